@@ -131,7 +131,7 @@ def known_as(name: str, directory: str) -> str:
 
 
 def _of_standard(skill: Skill, directory: str) -> list[tuple[Severity, str, str]]:
-    """Yield the breaches of the standard that types can't express, as severity, key and message."""
+    """Return the breaches of the standard that types can't express, as severity, key and message."""
     found: list[tuple[Severity, str, str]] = []
     called = directory.rstrip("/").rpartition("/")[2]
     # As in skills-ref. Some file systems store names decomposed, so a directory's name may differ from the same name in

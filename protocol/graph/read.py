@@ -139,7 +139,7 @@ def _type_of(part: Cursor) -> str | None:
 
 @lru_cache(maxsize=1)
 def _owners() -> dict[str, str]:
-    """Return for every key of a node the types that have it, as a text: `llm, agent nodes`."""
+    """Return the node types that have a key, by key, as a text: `llm, agent nodes`."""
     owners: dict[str, list[str]] = {}
     for kind, cls in NODE_TYPES.items():
         for name in cls.__struct_encode_fields__:

@@ -297,7 +297,7 @@ _FIELDS = {
 }
 """For stdio (True) and other transports: the required key, and the keys that do not fit."""
 
-# RFC 8252, section 7.3: a program without a web server of its own gets its code on a loopback address.
+# RFC 8252, section 7.3: a native app receives the authorization code on a loopback address.
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?(/[!-~]*)?", re.IGNORECASE)
 # `scope-token` of RFC 6749, section 3.3: a blank separates scopes.
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
