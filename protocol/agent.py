@@ -100,7 +100,10 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     )
     can_spawn_agents: bool = False
     spawnable_agents: Annotated[Texts | None, Meta(description="The only agents it may spawn.")] = None
+    # 4 children, 4,000 bytes of an answer and 300 s for a question are Loki's defaults: files written for it rely on
+    # them.
     max_concurrent_agents: AtLeastOne = 4
+    # None and not Loki's 3: in a child's file, an omitted key must not lower the limit of the agent that was started.
     max_agent_depth: Annotated[
         Count | None, Meta(description="Maximum depth of child agents; 3, or the setting of a parent agent.")
     ] = None
@@ -130,6 +133,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Agent(AgentFile, frozen=True, kw_only=True):
     """Agent that was read: the fields of the file, and their positions."""
 
+    # Not in `AgentFile`: the JSON Schema is generated from that struct, and no file has this key.
     source: Source = Source()
 
     def where(self, path: Path) -> tuple[int, int]:

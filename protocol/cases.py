@@ -168,6 +168,7 @@ def cases_schema() -> dict[str, Any]:
 
 def is_like(value: Any) -> bool:
     """Return whether an expected value is a mapping of conditions and not a literal value."""
+    # `all` of nothing is True. Without `bool(value)`, the literal {} would be a condition that every value meets.
     return isinstance(value, Mapping) and bool(value) and all(key in LIKE for key in value)
 
 

@@ -149,6 +149,7 @@ _LINES = json_decoder(AnyLine)
 
 def hash_of(value: Any) -> str:
     """Return a digest that identifies a JSON value."""
+    # A replayed request may have its keys in another order, and must find the same recorded line.
     data = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 

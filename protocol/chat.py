@@ -75,6 +75,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     description: str = ""
+    # msgspec accepts only empty collections as default values; any other needs a factory.
     parameters: dict[str, Json] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
@@ -91,6 +92,7 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     id: str
     name: str
+    # Not shared, unlike a mutable default in Python: msgspec creates a new dictionary for each struct.
     arguments: dict[str, Json] = {}
     malformed: str = ""
     signature: str = ""
@@ -133,6 +135,7 @@ class AssistantTurn(msgspec.Struct, frozen=True, tag="assistant", tag_field="rol
 class ToolTurn(msgspec.Struct, frozen=True, tag="tool", tag_field="role", omit_defaults=True):
     """Result of one tool call. `call` is its id; `error` is True if the tool failed."""
 
+    # Both are needed: Gemini matches a result with its call by the name, OpenAI and Anthropic by the id.
     call: str
     name: str
     content: Content
@@ -199,6 +202,7 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_tokens: int = 0
     cached_tokens: int = 0
     cache_write_tokens: int = 0
+    # Counted apart, because Anthropic charges more for an hour in the cache than for five minutes.
     cache_write_1h_tokens: int = 0
     reasoning_tokens: int = 0
 

@@ -26,6 +26,7 @@ T = TypeVar("T")
 _LEARNING = threading.RLock()
 """Re-entrant, because a finalizer may run and decode while a type is prepared."""
 
+# Weak references, because programs create types at run time, and this cache must not keep them alive.
 _KNOWN: weakref.WeakSet[type] = weakref.WeakSet()
 
 
@@ -98,6 +99,7 @@ def _learn(kind: Any) -> None:
     Classes are cached; scanning a union of known classes again is cheap.
     """
     if isinstance(kind, type):
+        # Without the lock: a type is added only after msgspec has collected all of its fields.
         if kind in _KNOWN:
             return
         with _LEARNING:

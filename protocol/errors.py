@@ -483,6 +483,8 @@ def exit_codes() -> dict[str, int]:
     """Return the exit codes of the command line by the `code` of the error that ended a run."""
     codes: dict[str, int] = {}
     for kind in kinds():
+        # Subclasses may share a code (`credentials`, `mcp_lost`). `kinds` yields their base class first, and that one
+        # decides.
         codes.setdefault(kind.code, kind.exit_code)
     return codes
 

@@ -35,6 +35,7 @@ def _envelope(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     text = {"type": "string"}
     return {
         "type": "object",
+        # `parent`, `id` and `corr` are omitted if they are empty (`omit_defaults`).
         "required": ["schema_version", "seq", "ts", "run", "actor", "kind", "data"],
         "properties": {
             "schema_version": {"const": SCHEMA_VERSION},

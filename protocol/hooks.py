@@ -84,6 +84,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     matcher: str = ""
     timeout: float = TIMEOUT
     condition: str = ""
+    # As in Claude Code: only exit status 2 blocks a call, and a hook that fails in another way does not.
     on_error: Literal["allow", "deny"] = "allow"
     file: str = ""
 

@@ -61,9 +61,12 @@ FOLD = 1
 
 T = TypeVar("T")
 
+# Part of stored rows, so this number must not change.
 _BIG = 1
 """Extension type of a large integer."""
 
+# Every member has a number as tag. msgspec refuses a union of number and text tags, so a message such as `MapEnded`
+# cannot be added without a new tag.
 Kept: TypeAlias = (
     CallsBegun
     | ChildEnded
@@ -105,6 +108,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
         at: run time in milliseconds when the row was written, in all incarnations together.
     """
 
+    # Fields of the base come first in the array. A second one here would shift those of every row on disk.
     at: int
 
 
@@ -319,6 +323,7 @@ def encode(row: AnyRow) -> bytes:
     try:
         return _ENCODER.encode(row)
     except OverflowError:
+        # Integers beyond 64 bits are rare, so rows are searched for them only after msgspec has refused one.
         return _ENCODER.encode(_with_big_numbers(msgspec.to_builtins(row)))
 
 

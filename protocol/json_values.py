@@ -102,6 +102,7 @@ def decode_mended(decode: Callable[[Any], T], text: Document) -> T:
     Raises: exceptions of `decode`, if mending changes nothing or does not help.
     """
     try:
+        # Most documents are valid, and mending scans the whole text with two regular expressions.
         return decode(text)
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         without = mended(text)
@@ -184,6 +185,7 @@ def _json_of(value: Any) -> Any:
     if path is not None:
         return path()
     dump = getattr(value, "model_dump", None)
+    # Recognised by attributes, because pydantic is not a dependency. `model_dump` alone may be a method of any class.
     if dump is not None and hasattr(value, "__pydantic_core_schema__"):
         return dump(mode="json")
     raise TypeError(f"an object of the type {type(value).__name__} is no JSON: {JSON_TYPES}")

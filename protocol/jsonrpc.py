@@ -24,6 +24,7 @@ UNREADABLE = (ValueError, RecursionError)
 Json: TypeAlias = Any
 Id: TypeAlias = int | str
 
+# JSON-RPC 2.0, section 5.1.
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -74,6 +75,7 @@ Message: TypeAlias = Request | Notification | Result | ErrorResponse
 _ABSENT = msgspec.Raw(b"")  # not None: `Raw | None` accepts only null
 
 
+# `jsonrpc` has no field, because it is not checked (docs/control.md); msgspec skips keys without a field.
 class _Any(msgspec.Struct, frozen=True):
     method: str | None = None
     id: Id | None = None
@@ -117,6 +119,7 @@ def _distinguished(any: _Any) -> Message:
     if any.method is not None:
         params = msgspec.Raw(b"{}") if any.params is _ABSENT or bytes(any.params) == b"null" else any.params
         return Notification(any.method, params) if any.id is None else Request(any.id, any.method, params)
+    # Before `result`: responses in the form of JSON-RPC 1.0 have both keys, with null for the one that does not apply.
     if any.error is not None:
         return ErrorResponse(any.id, any.error)
     if any.result is not _ABSENT and any.id is not None:
@@ -126,6 +129,7 @@ def _distinguished(any: _Any) -> Message:
 
 def number(id: Id | None) -> int | None:
     """Return the id of one of our requests as a number; some servers return it as a text."""
+    # Ids of ours have fewer digits. `int` takes quadratic time for long texts, and raises for more than 4,300 digits.
     if isinstance(id, str) and len(id) < 20 and id.isascii() and id.isdigit():
         return int(id)
     return id if isinstance(id, int) else None

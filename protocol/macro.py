@@ -54,6 +54,7 @@ class MacroFile(msgspec.Struct, frozen=True, kw_only=True):
     """The file of a macro."""
 
     description: Annotated[str, Meta(description="Description in a line, shown in lists of macros.")] = ""
+    # True, because Loki runs every macro in a context of its own.
     isolated: Annotated[bool, Meta(description="Run in a conversation of its own, not in that of the caller.")] = True
     variables: tuple[MacroVariable, ...] = ()
     steps: Annotated[tuple[str, ...], Meta(description="Lines of the chat: prompts and dot-commands.")]

@@ -39,6 +39,8 @@ class PersonSays(Message, frozen=True, kw_only=True, tag=31, array_like=True):
 class WorkDone(Message, frozen=True):
     """Base of the results of work: `key` is the number that the decider assigned to it."""
 
+    # Fields of a base come first in the stored array. A further one, here or in `FromBelow`, would shift the fields of
+    # every subclass in existing journals.
     key: int
 
 

@@ -31,6 +31,7 @@ OURS: dict[str, tuple[str, ...]] = {
 }
 """Claude Code's name of a tool, and Callboard's names."""
 
+# Reversed, so that the first of several names for one tool wins: `Edit`, not `MultiEdit`.
 _THEIRS = {ours: theirs for theirs, names in reversed(OURS.items()) for ours in names}
 _PARAMETERS = {ours: {"path": "file_path"} for theirs in ("Read", "Write", "Edit") for ours in OURS[theirs]}
 """Parameters of Callboard's tools with other names in Claude Code."""

@@ -11,6 +11,7 @@ from .events import SCHEMA_VERSION
 from .json_values import to_json
 from .place import Carried
 
+# A default of a TypeVar (PEP 696) needs Python 3.13, or typing_extensions, which is not a dependency.
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -130,6 +131,7 @@ class Outcome(msgspec.Struct, Generic[R], kw_only=True):
     order: list[str] = []
     nodes: dict[str, NodeTime] = {}
     usage: dict[str, Usage] = {}
+    # The JSON keeps the earlier name, here and twice below: a renamed field would need a new `schema_version`.
     cost_complete: bool = msgspec.field(default=True, name="priced")
     turns: int = 0
     tool_calls: int = 0

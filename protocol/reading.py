@@ -81,6 +81,7 @@ class Reading:
                     values[field.name] = self._missing(key, field, node, path, what, fields.values())
                 continue
             value = self._value(field.type, present.value, (*path, key))
+            # No warning for false, 0 or an empty value: such a key turns something off that does not happen anyway.
             if value and value is not _BROKEN and (why := why_without_effect(field.type)) is not None:
                 self._without_effect(key, present, path, why)
             if value is not _BROKEN:
@@ -159,6 +160,7 @@ class Reading:
         node = self.taken_as(wanted, extra, node, path)
         if extra.get("one_or_many") and isinstance(node, Scalar) and isinstance(node.value, str):
             return (node.value,)
+        # The text of the file, because the number of `version: 1.10` is 1.1.
         if extra.get("number_too") and isinstance(node, Scalar) and type(node.value) in (int, float):
             return node.text
         if extra.get("joined") and isinstance(node, Sequence):
@@ -176,6 +178,7 @@ class Reading:
             return tuple(item for item in items if item is not _BROKEN)
         if isinstance(node, Mapping):
             return self._mapping(wanted, node, path)
+        # `search`: patterns of msgspec and of JSON Schema are not anchored.
         if isinstance(wanted, inspect.StrType) and wanted.pattern and not re.search(wanted.pattern, node.value):
             what = f"{self.prefix}invalid value: `{dotted(path)}` is {describe(node)}"
             shape = extra.get("shape", f"a text like {wanted.pattern}")
@@ -298,6 +301,7 @@ def _fits(wanted: inspect.Type, node: Node) -> bool:
     if isinstance(bare, inspect.BoolType):
         return isinstance(value, bool)
     if isinstance(bare, inspect.IntType):
+        # Not `isinstance`, here and below: a bool is an int, and `true` is not a number.
         return type(value) is int
     if isinstance(bare, inspect.FloatType):
         return type(value) in (int, float)
@@ -368,6 +372,7 @@ _UNITS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 def _in_seconds(text: str) -> float | None:
     """Return the seconds of `90s`, `1m`, `2 h`; None for other texts. No key has another unit."""
+    # Strips any of the letters that occur in a unit; the lookup in `_UNITS` then checks the whole unit.
     number = text.strip().rstrip("smhdecin").rstrip()
     unit = text.strip()[len(number) :].strip()
     return float(number) * _UNITS[unit] if unit in _UNITS and _is_number(number) else None

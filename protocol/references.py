@@ -76,6 +76,8 @@ def expanded(text: str, environ: Secrets, missing: Callable[[str, str], None], s
         if match["secret"] is not None:
             value = (environ if secrets is None else secrets).get(name) or None
         else:
+            # The default of `${NAME:-}` is an empty text, which is a value. Only without `:-` it is None, and the name
+            # is missing.
             value = environ.get(name) or match["default"]
         if value is None:
             missing(match[0], name)

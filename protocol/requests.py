@@ -61,6 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         """Raise `UsageError` for a limit that cannot be enforced."""
         for name in self.__struct_fields__:
             value = getattr(self, name)
+            # Refuses NaN as well: all its comparisons are False, so a limit of NaN would never be reached.
             if value is not None and not 0 <= value < float("inf"):
                 raise UsageError(f"Limits({name}={value!r}): a limit is a number of at least 0, or None for no limit")
 
@@ -261,6 +262,7 @@ def _answer(value: Any, what: str) -> AnswerText:
 
 
 def _worded(value: Any, what: str) -> AnswerText:
+    # Before numbers, because a bool is an int. A file of answers may have an unquoted `true`.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str | int | float):

@@ -52,6 +52,7 @@ MOST_CHARACTERS = 1_000_000
 
 MOST_ARGUMENTS = 99
 
+# aichat's placeholders. Two digits, so `MOST_ARGUMENTS` is 99.
 _ARGUMENT = re.compile(r"__ARG([1-9][0-9]?)__")
 _CASE = re.compile(r"^[ \t]*### (INPUT|OUTPUT):", re.MULTILINE)
 
@@ -230,6 +231,7 @@ def role_of_prompt(text: str) -> Role:
         raise UsageError(
             f"a prompt of {len(text)} characters for a role is too long (expected at most {MOST_CHARACTERS})"
         )
+    # Loki's name for a role without a file.
     return Role(called="temp", text=text.strip())
 
 

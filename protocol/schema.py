@@ -53,6 +53,7 @@ def as_read(schema: Schema) -> Schema:
     for key, value in properties.items():
         if key not in required:
             properties[key] = _or_nothing(value)
+    # `additionalProperties: false` does not apply to keys that match a pattern here.
     schema["patternProperties"] = {"^x-": {}}
     return schema
 

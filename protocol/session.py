@@ -102,6 +102,7 @@ class Session(msgspec.Struct, kw_only=True):
 _LONG = ("compressed_messages", "messages")
 """Written last, so that a list of sessions need not read them."""
 
+# Only at the beginning of a line: our writer indents every line of a text, so that a message cannot contain a match.
 _LONG_KEY = re.compile(rf"^(?:{'|'.join(_LONG)}):", re.MULTILINE)
 _FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Session) if field.name != "other"}
 
@@ -134,6 +135,7 @@ def _is_gap(key: str, value: object) -> bool:
 
 def write_session(session: Session) -> str:
     """Return the text of the file, without empty keys."""
+    # Empty if the session has no owner and no cost (`omit_defaults`): then the file has no key that Loki does not know.
     told: dict[str, Json] = {"_meta": meta} if (meta := msgspec.to_builtins(session.meta)) else {}
     said = {key: getattr(session, key) for key in _FIELDS if key != "_meta" and key not in _LONG}
     told |= {key: msgspec.to_builtins(value) for key, value in said.items() if value not in (None, {}, [])}

@@ -48,6 +48,8 @@ def turns_of(session: Session) -> list[Turn]:
     uncompressed session is not a turn: see `system_of`.
     """
     messages = session.messages
+    # Loki's rule. Otherwise the model would know the last exchange, which the user is about to continue, only from the
+    # summary.
     if len(messages) == 1 and len(session.compressed_messages) >= 2:
         users = [index for index, each in enumerate(session.compressed_messages) if each.get("role") == "user"]
         messages = [*messages, *(session.compressed_messages[users[-1] :] if users else [])]

@@ -26,6 +26,7 @@ MOST_ALIASED = 1_000_000
 _C = yaml.__with_libyaml__
 _YAML = "tag:yaml.org,2002:"
 _CORE = {
+    # The last alternative is empty: a key without a value is null.
     "null": r"~|null|Null|NULL|",
     "bool": r"true|True|TRUE|false|False|FALSE",
     "int": r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+",
@@ -158,6 +159,7 @@ class _Reading:
                 return text
             self._check_tag(tag, "float" if wanted == "float" and kind == "int" else kind)
             kind = wanted
+        # YAML 1.2, section 6.9.1: the tag `!` makes any scalar a text.
         elif tag == "!":
             return text
         try:
@@ -198,6 +200,7 @@ class _Dumper(yaml.CSafeDumper if _C else yaml.SafeDumper):  # type: ignore[misc
 
 def _text(dumper: Any, value: str) -> yaml.ScalarNode:
     plain = value.encode("utf-8", "replace").decode()  # Half of a surrogate pair cannot be written.
+    # PyYAML quotes by the rules of YAML 1.1, and writes `1e3` and `0o17` bare. By YAML 1.2 these are numbers.
     style = "|" if "\n" in plain else "'" if _GUESSED.fullmatch(plain) else None
     node: yaml.ScalarNode = dumper.represent_scalar(_YAML + "str", plain, style=style)
     return node

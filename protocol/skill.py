@@ -32,7 +32,9 @@ from .reading import Reading, in_file_order
 from .source import Source, parse_mapping
 
 FILE = "SKILL.md"
+# The validator of the standard (skills-ref) accepts both.
 NAMES = (FILE, "skill.md")
+# Limits of the Agent Skills specification.
 LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1024, 500
 MOST_CHARACTERS = 500_000
 """Longest SKILL.md that is read."""
@@ -129,9 +131,11 @@ def known_as(name: str, directory: str) -> str:
 
 
 def _of_standard(skill: Skill, directory: str) -> list[tuple[Severity, str, str]]:
-    """Yield the breaches of the standard that types can't express, as severity, key and message."""
+    """Return the breaches of the standard that types can't express, as severity, key and message."""
     found: list[tuple[Severity, str, str]] = []
     called = directory.rstrip("/").rpartition("/")[2]
+    # As in skills-ref. Some file systems store names decomposed, so a directory's name may differ from the same name in
+    # a file.
     name = unicodedata.normalize("NFKC", skill.name.strip())
     if not name:
         found.append(("warning", "name", f"there is no `name`, so the skill is called '{known_as('', directory)}'"))

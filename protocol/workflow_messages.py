@@ -102,6 +102,7 @@ class RunUnit(Work, frozen=True, kw_only=True, tag="RunUnit"):
 # --- what deciders receive --------------------------------------------------------------------------------
 
 
+# Numbers from 50 on: `messages` has the lower ones, and all of these structs are members of the union `journal.Kept`.
 class WorkflowBegun(Follows, frozen=True, kw_only=True, tag=50, array_like=True):
     """Start of a graph: its start nodes receive `task`."""
 

@@ -54,6 +54,7 @@ def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
 
 
 _SYNTAX = "YAML parsing error: "
+# Safe although these loaders can construct any object: only their events are used, and no constructor runs.
 _Parser: type[Any] = yaml.CLoader if yaml.__with_libyaml__ else yaml.Loader
 
 
@@ -216,6 +217,7 @@ class _Builder:
             self._unknown_tag(event.start_mark, event.tag)
         self._check_depth(event, 1)
         if event.anchor is not None:
+            # Known before its value is complete: an alias in between would make a cycle, and is reported as one.
             self.anchors[event.anchor] = _Anchored(None)
         self.open.append(_Open(event.start_mark, event.anchor, mapping=mapping))
 
@@ -224,6 +226,7 @@ class _Builder:
         if done.entries is None:
             self._value_of_container(Sequence(done.items, done.line, done.column), done)
             return
+        # At the end, because keys after `<<` take precedence over it as well.
         for node, key in done.merges:
             self._merge(done.entries, node, key)
         self._value_of_container(Mapping(done.entries, done.line, done.column), done)
@@ -245,6 +248,8 @@ class _Builder:
                 self._report(place, "bad_merge", f"`<<` is given {describe(source)}", key="<<")
                 continue
             for name, entry in source.entries.items():
+                # The mapping's own keys take precedence, and of several sources the earlier one (YAML's merge key
+                # type).
                 entries.setdefault(name, entry)
 
     def _alias(self, event: Any) -> None:
@@ -362,6 +367,7 @@ _REMEDIES = {
 """For each code, the expectation and the usual remedy."""
 
 _QUOTES = ("'", '"')
+# The complement of `c-printable` (YAML 1.2, section 5.1).
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -376,6 +382,7 @@ _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _NUMBER_START = frozenset("0123456789+-.")
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
+# The core schema has no `0b`, and no sign before `0x` and `0o`. Loki's parser (serde_yaml) accepts both.
 _BASED = re.compile(r"[-+]?0(?:x[0-9a-fA-F]+|o[0-7]+|b[01]+)\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
@@ -402,6 +409,8 @@ def _plain_scalar(text: str) -> Any:
 
 def _integer(text: str, base: int) -> int | float:
     """Return an int that fits into 64 bits, else the nearest float."""
+    # Such a number is a float or infinite anyway. `int` needs quadratic time for its digits, and raises for more than
+    # 4,300.
     if len(text) > 300:
         return float(text) if base == 10 else math.inf
     number = int(text, base)

@@ -16,6 +16,7 @@ from msgspec import Meta
 from ..chat import ImagePart
 from .bounds import MOST, Json, Name, Object, Objects, Path, Paths, Value
 
+# ACP's version is one integer. It changes only when the protocol breaks; everything else is negotiated as a capability.
 VERSION = 1
 
 _OF_SESSIONS = ("new", "load", "resume", "list", "prompt", "close", "delete", "set_mode", "set_config_option")
@@ -93,6 +94,7 @@ class Place(Params, frozen=True):
 class NewSession(Place, frozen=True):
     """`session/new`; `_meta: {callboard: {agent: NAME}}` chooses the agent."""
 
+    # An explicit `name` takes precedence over `rename`.
     meta: Object | None = msgspec.field(default=None, name="_meta")
 
     @property
@@ -106,6 +108,8 @@ class NewSession(Place, frozen=True):
 class OldSession(Place, frozen=True, kw_only=True):
     """`session/load`, `session/resume`."""
 
+    # Needs `kw_only`: a required field may not follow the optional fields of `Place`, and msgspec applies `kw_only`
+    # only to the fields of the class that sets it.
     session_id: Name
 
 
@@ -162,6 +166,8 @@ def read_prompt(blocks: list[dict[str, Json]]) -> tuple[str, tuple[ImagePart, ..
 
 def typed(blocks: list[dict[str, Json]]) -> str | None:
     """Return the texts of a prompt without attached files; None if no file is attached."""
+    # Labels (docs/security.md) treat only typed words as the user's own. A file that the editor attaches may contain
+    # anything.
     if all(block.get("type") != "resource" for block in blocks):
         return None
     return "\n\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
@@ -186,6 +192,8 @@ def _block(block: dict[str, Json]) -> str | ImagePart:
 
 
 def _fenced(name: str, text: str) -> str:
+    # A code block ends at a fence that is at least as long as its first (CommonMark), so a file with fences needs a
+    # longer one.
     fence = "```"
     while fence in text:
         fence += "`"
@@ -197,6 +205,8 @@ def _image(kind: Json, data: Json, uri: Json) -> ImagePart:
         raise ValueError(f"an image has a `mimeType` such as image/png, not {str(kind)[:60]!r}")
     if isinstance(data, str) and data:
         try:
+            # Without `validate`, Python skips characters outside of the alphabet, and a damaged image would be
+            # accepted.
             return ImagePart(media_type=kind, data=base64.b64decode(data, validate=True))
         except binascii.Error as error:
             raise ValueError(f"the `data` of an image is base64: {error}") from error
@@ -207,6 +217,7 @@ def _image(kind: Json, data: Json, uri: Json) -> ImagePart:
 
 def image_block(image: ImagePart) -> dict[str, Json]:
     """Return an image as a content block."""
+    # ACP requires `data`, so it is present and empty for an image that has only an address.
     block = {"type": "image", "mimeType": image.media_type, "data": base64.b64encode(image.data).decode()}
     return {**block, "uri": image.url} if image.url else block
 

@@ -27,6 +27,8 @@ from ..errors import (
 from ..jsonrpc import INTERNAL_ERROR, ErrorData
 from .caller import Caller
 
+# JSON-RPC 2.0, section 5.1, leaves -32000 to -32099 to servers. The first four repeat the last digits of HTTP's 401,
+# 403, 404 and 409.
 UNAUTHORIZED = -32001
 FORBIDDEN = -32003
 NOT_FOUND = -32004
@@ -35,11 +37,13 @@ SATURATED = -32010
 USAGE = -32011
 CONFIG = -32012
 RUN_FAILED = -32013
+# `RequestCancelled` of the Language Server Protocol; ACP has the same number for `$/cancel_request`.
 REQUEST_CANCELLED = -32800
 
 _NUMBERS: tuple[tuple[type[CallboardError], int], ...] = (
     (Unauthorized, UNAUTHORIZED),
     (Denied, FORBIDDEN),
+    # Before `UsageError`, which is their base class: the first match decides.
     (NotFound, NOT_FOUND),
     (Conflict, CONFLICT),
     (Saturated, SATURATED),

@@ -17,6 +17,7 @@ VERSION = 1
 """Version of these methods. Additions do not change it."""
 
 
+# JavaScript represents integers exactly only up to 2**53.
 Start: TypeAlias = Annotated[int, Meta(ge=0, le=2**53)]
 """Start of a part."""
 
@@ -127,6 +128,8 @@ class ReadOutput(Params, frozen=True):
 
     run: Name
     start: Start = msgspec.field(name="from", default=0)
+    # A character takes at most 6 bytes in JSON, so a part fits into a frame of 1 MiB, the usual limit of websocket
+    # libraries.
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 100_000
 
 

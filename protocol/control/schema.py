@@ -91,12 +91,15 @@ _ERROR = _object(
     message={"type": "string"},
     data=_object("code", code={"type": "string"}),
 )
+# JSON-RPC 2.0, section 5: the id is null if that of the request could not be read.
 _FAILURE = _frame("id error", id={"type": ["string", "integer", "null"]}, error=_ERROR)
 
 
 def json_schema() -> dict[str, Any]:
     """Return the schema (2020-12). Each method and notification has an entry by name under `$defs`."""
     called = {**METHODS, **session_methods.METHODS, **chat.METHODS, **chat.REQUESTS}
+    # This order matters, because the schemas are identified by their position below: two per method, the notifications,
+    # `Question`, the kinds of events.
     structs = [kind for pair in called.values() for kind in pair] + list(NOTIFICATIONS.values())
     structs += [Question, *KINDS.values()]
     schemas, parts = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
@@ -108,6 +111,7 @@ def json_schema() -> dict[str, Any]:
     for number, name in enumerate(called):
         params, result = schemas[2 * number], schemas[2 * number + 1]
         defs[f"{name} params"], defs[f"{name} result"] = params, result
+        # A JSON pointer writes `/` in a key as `~1` (RFC 6901), and a URI fragment has no blanks.
         results.append({"$ref": f"#/$defs/{name.replace('/', '~1')} result".replace(" ", "%20")})
         needs = parts.get(params.get("$ref", "").rpartition("/")[2], {}).get("required")
         required = "id method params" if needs else "id method"
@@ -115,6 +119,7 @@ def json_schema() -> dict[str, Any]:
     first = 2 * len(called)
     of_told = dict(zip(NOTIFICATIONS, schemas[first : first + len(NOTIFICATIONS)], strict=True))
     defs |= {f"notification {name}": schema for name, schema in of_told.items()}
+    # `not`: otherwise a request, which has the same keys and an `id`, would be valid as a notification.
     told = [
         {**_frame("method params", method={"const": name}, params=schema), "not": {"required": ["id"]}}
         for name, schema in of_told.items()
@@ -123,6 +128,8 @@ def json_schema() -> dict[str, Any]:
         "request": {"anyOf": calls},
         "notification": {"anyOf": told},
         "cancel": _CANCEL,
+        # `anyOf`: a response does not name its method, and results of several methods have the same shape, which
+        # `oneOf` refuses.
         "result": _frame("id result", id=_ID, result={"anyOf": results}),
         "failure": _FAILURE,
     }

@@ -279,6 +279,7 @@ class UsageRow(msgspec.Struct, kw_only=True):
         priced: whether `cost` is all of it.
     """
 
+    # UNSET and not None: msgspec omits it, so a row has exactly the keys that it is grouped by.
     day: str | UnsetType = UNSET
     model: str | UnsetType = UNSET
     agent: str | UnsetType = UNSET

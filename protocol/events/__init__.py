@@ -431,6 +431,8 @@ class HistoryCompacted(EventData, frozen=True, kw_only=True):
     tokens_now: int = 0
 
 
+# `__subclasses__` returns only classes that have been imported. A new module of kinds must be imported above, as `llm`
+# is.
 KINDS: dict[str, type[EventData]] = {
     payload.kind: payload
     for payload in sorted(EventData.__subclasses__(), key=lambda payload: not payload.kind.startswith("run."))

@@ -10,6 +10,7 @@ from ..decoding import json_decoder
 from . import KINDS, Event
 
 
+# Decoded in two passes: `kind`, next to `data`, determines its type, and msgspec reads a tag only inside of the struct.
 class _Wire(msgspec.Struct):
     seq: int
     ts: datetime

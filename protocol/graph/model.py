@@ -34,6 +34,7 @@ _SEVERAL_STARTS = "name one node here; several run at once as the `next: [a, b]`
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0)]
+# Bounded, so that sums of limits and reservations stay finite numbers.
 Usd: TypeAlias = Annotated[float, Meta(gt=0, le=1e12)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -51,6 +52,7 @@ Reducer: TypeAlias = Literal["append", "extend", "concat", "sum", "max", "min", 
 OnError: TypeAlias = Literal["fail", "continue", "collect"]
 Join: TypeAlias = Literal["any", "all"]
 
+# The marker is there twice: our reader sees `extra`, and msgspec copies only `extra_json_schema` into a schema.
 OneOrMany: TypeAlias = Annotated[
     tuple[str, ...] | None, Meta(extra={"one_or_many": True}, extra_json_schema={"x-one-or-many": True})
 ]
@@ -66,6 +68,8 @@ McpTools: TypeAlias = Annotated[
 """Either `mcp_tools: meta`, or `mcp_tools: {github: [get_issue]}`."""
 
 
+# `forbid_unknown_fields`, here and below, makes `additionalProperties: false` in the JSON Schema. The reader only warns
+# about unknown keys, which Loki ignores; with `strict` they are errors.
 class Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """*Ours.* A state update that keeps its type: `{raw: "{{path}}"}` stores the list, number or object itself."""
 
@@ -112,12 +116,14 @@ ON_UNKNOWN = Meta(
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits and defaults for the execution of a graph."""
 
+    # 0 is no limit, as in later versions of Loki. In 0.4.0, and with `compat: loki`, it fails at the first node.
     max_loop_iterations: Annotated[
         Count, Meta(description="How often one node may be entered; 0 means without limit.")
     ] = 100
     timeout: Annotated[Seconds | None, Meta(description="Seconds for the whole run.")] = None
     log_state_snapshots: Annotated[bool, Meta(description="Report keys and size of the state at every step.")] = True
     validate_before_run: Annotated[bool, Meta(description="Check the graph before its first node.")] = True
+    # 8 as in Loki's program; its example file says 4. No `ge=1`, because `validate` reports 0 in Loki's words.
     max_concurrency: Annotated[int, Meta(description="How many nodes run at once; at least 1.")] = 8
     compat: Annotated[Literal["standard", "loki"], Meta(description="`loki` is Loki 0.4.0 to the letter.")] = "standard"
 
@@ -166,6 +172,7 @@ class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
 
     script: Annotated[Id, Meta(description="Path relative to the agent's directory.")]
     sandbox: Annotated[Own | None, OWN] = None
+    # Loki's defaults: 30 s here, 300 s for an agent node, 120 s for a rag node.
     timeout: Seconds = 30
     fallback: Annotated[str | None, Meta(description="Where to go when the script fails.")] = None
     routes: Annotated[
@@ -304,6 +311,7 @@ for _kind, _struct in NODE_TYPES.items():
     _struct.kind = _kind
 
 
+# Not a member of `AnyNode`: a file must not be able to name a Python function by `type: function`.
 class FunctionNode(ScriptNode, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
     """*Ours.* Calls a Python function; only in graphs made by a program (`runs.python_graph`), not in files.
 

@@ -96,6 +96,7 @@ def _node(nodes: Cursor, key: str) -> AnyNode | None:
         NODE_TYPES[kind],
         Mapping({name: entry for name, entry in part.entries.items() if name != "type"}, *part.place),
         part.path,
+        # l: `llm` is pronounced letter by letter, so it is "an llm node".
         what=f"{'an' if kind[0] in 'aeil' else 'a'} {kind} node",
         elsewhere=_owners(),
     )
@@ -138,7 +139,7 @@ def _type_of(part: Cursor) -> str | None:
 
 @lru_cache(maxsize=1)
 def _owners() -> dict[str, str]:
-    """Return for every key of a node the types that have it, as a text: `llm, agent nodes`."""
+    """Return the node types that have a key, by key, as a text: `llm, agent nodes`."""
     owners: dict[str, list[str]] = {}
     for kind, cls in NODE_TYPES.items():
         for name in cls.__struct_encode_fields__:
@@ -163,6 +164,7 @@ def _check_top(top: Cursor, graph: Graph, unread: list[str]) -> None:
             expected=f'version: "{SUPPORTED_VERSIONS[-1]}"',
             hint="Hint: this is the version of the schema, not of your agent.",
         )
+    # An unreadable node exists and has its own problem, so `start` may name it.
     known = [*graph.nodes, *unread]
     if not known and ("nodes",) not in top.reading.broken:
         top.key("nodes").error(

@@ -59,6 +59,8 @@ def to_wire(event: Event) -> dict[str, Json]:
 
 def encode(event: Event) -> bytes:
     """Return the event as one line of JSON, without the newline."""
+    # Prepended as bytes: as a field with a default, `omit_defaults` would omit the version. The comma is valid, because
+    # every event has further keys.
     return _OPENING + _encoder.encode(event)[1:]
 
 

@@ -112,6 +112,7 @@ def pattern_of(question: Question, value: str | list[str]) -> str | None:
     return found[1] if found else None
 
 
+# Without `1` and `0`, which `yes_or_no` adds: in a choice between `yes` and `no` they are not an answer.
 _YES, _NO = frozenset({"yes", "y", "true"}), frozenset({"no", "n", "false"})
 
 
@@ -150,6 +151,7 @@ def _boxes(question: Question, value: str | list[str]) -> str | list[str]:
         return [_option(question, text) or text for text in value]
     if not value.strip():
         return []
+    # The whole text first, because an option may contain a comma.
     parts = [value] if _option(question, value) else value.split(",")
     boxes = [box for box in (_option(question, part) for part in parts) if box is not None]
     return boxes if len(boxes) == len(parts) else value

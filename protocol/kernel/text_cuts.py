@@ -43,4 +43,5 @@ def tail_of(text: str, most: int) -> str:
 
 
 def _is_break(char: str) -> bool:
+    # Keys and tokens are ASCII, so a cut beside any other character leaves no part of one.
     return char in BREAKS or char > "\x7f"

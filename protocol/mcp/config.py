@@ -253,6 +253,7 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     idle_timeout_seconds: Annotated[
         NotNegative | None, Meta(description="Seconds to keep an unused server: 300 in a server, else 0.")
     ] = None
+    # 50 idle servers, health checks of 60 s and 5 s, and a cleanup of 30 s are the figures of Loki's plan for a pool.
     max_idle_servers: Annotated[
         Count, Meta(description="Maximum number of unused servers; the oldest are stopped first.")
     ] = 50
@@ -372,6 +373,7 @@ def split(names: str) -> list[str]:
 
 
 _WEB_ADDRESS = re.compile(r"https?://[^/\s?#]+[^\s]*", re.IGNORECASE)
+# RFC 9110, section 5.5, without letters beyond ASCII. A line break would let a value add headers of its own.
 _HEADER_VALUE = re.compile(r"[\t -~]*")
 
 

@@ -182,6 +182,7 @@ def _object(text: str, opens: int) -> _Object:
             value = _next(text, colon)[1]
             ends = _end_of(text, value)
             key = msgspec.json.decode(word.encode())
+            # Assignment alone would leave a repeated key at its first position. `members` is in the order of the text.
             members.pop(key, None)
             members[key] = _Member(begins, value, ends, before)
             before = after = ends

@@ -16,6 +16,7 @@ import msgspec
 from ..problems import Problem, Remedy, Severity
 from ..tree import Entry, Mapping, Node, Scalar, Sequence, short
 
+# The parser recurses, with two calls a level: 50 levels are far below Python's recursion limit of 1,000.
 MAX_DEPTH = 50
 """Maximum nesting of objects and lists."""
 
@@ -30,6 +31,7 @@ def parse(text: str, file: str) -> tuple[Node | None, list[Problem]]:
 
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+# The last alternative matches a quote whose text has no end, which `unreadable` then reports.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"/]+|.', re.DOTALL)
 
 
@@ -145,6 +147,7 @@ class _Parser:
         self.at = behind_blanks(self.text, self.end)
         self.word = word_at(self.text, self.at)
         self.end = self.at + len(self.word)
+        # `_BLANK` skips only comments that are closed.
         if self.text.startswith("/*", self.at):
             self.mistake("json_syntax", "this comment is not closed", expected="a `*/`")
 

@@ -35,6 +35,7 @@ TYPES: dict[str, Transport] = {
 }
 """Values of `type`, and their meanings."""
 
+# `serverUrl` is Windsurf's key, `httpUrl` Gemini CLI's; `servers` in `ROOTS` is that of VS Code.
 ALIASES = {"transport": "type", "serverUrl": "url", "httpUrl": "url", "timeout": "timeout_seconds", "auth": "oauth"}
 OAUTH_ALIASES = {
     "client_id": "clientId",
@@ -296,8 +297,11 @@ _FIELDS = {
 }
 """For stdio (True) and other transports: the required key, and the keys that do not fit."""
 
+# RFC 8252, section 7.3: a native app receives the authorization code on a loopback address.
 _LOOPBACK = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?(/[!-~]*)?", re.IGNORECASE)
+# `scope-token` of RFC 6749, section 3.3: a blank separates scopes.
 _SCOPE = re.compile(r"[!#-\[\]-~]+")
+# `token` of RFC 9110, section 5.6.2.
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 

@@ -110,6 +110,8 @@ class Cors(msgspec.Struct, frozen=True, kw_only=True):
 class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on connections, requests and spending, per subject and in total."""
 
+    # 1 MiB, 64 requests, 8 of a subject, 60 a minute and a burst of 10 are the figures of Loki's plan for its server.
+    # Its port, 300 s and 30 s are defaults of `ApiSettings`.
     max_body_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a request.")] = MIB
     max_frame_bytes: Annotated[int, Meta(ge=1024, le=100 * MIB, description="Of a websocket frame.")] = MIB
     max_concurrent_requests: Annotated[int, Meta(ge=1, le=100_000, description="Of all subjects.")] = 64

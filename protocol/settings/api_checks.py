@@ -198,6 +198,7 @@ def _origins(cors: Cors, report: Report) -> None:
         if origin != "*" and not (plain and url is not None and origin.rstrip("/") == f"{url.scheme}://{url.netloc}"):
             expected = "an origin such as https://example.org or http://localhost:5173, or '*'"
             report(("cors", "allowed_origins", index), f"is '{origin}'", expected)
+    # Browsers refuse `*` for requests with credentials (Fetch standard), so this combination could not work.
     if cors.allow_credentials and "*" in cors.allowed_origins:
         report(("cors", "allow_credentials"), "is true while every origin is allowed", "the origins by name, or false")
 
@@ -229,6 +230,7 @@ def _audit(api: ApiSettings, report: Report) -> None:
 def _url(text: str) -> SplitResult | None:
     try:
         url = urlsplit(text)
+        # `urlsplit` accepts any port; only this property raises ValueError for an invalid one.
         _ = url.port
     except ValueError:
         return None

@@ -1,11 +1,13 @@
 """Block `durable:` of `config.yaml`: which runs are durable, and how they are resumed and retained.
 
-durable:
-  by_default: false        # only `--durable` keeps a run
-  on_unknown: ask          # a person says what becomes of a call that was under way
-  dormant_after: null      # a run that waits for people alone stays in memory
-  resume: ask              # `callboard serve` goes on with what it had under way: auto, ask or never
-  keep_days: 7
+For example, with a value other than the default for each key:
+
+    durable:
+      by_default: false        # only runs with `--durable` are durable
+      on_unknown: ask          # the user decides about a call that was under way at a kill
+      dormant_after: null      # a run that only waits for the user stays in memory
+      resume: ask              # runs of a killed `callboard serve` at its next start: auto, ask or never
+      keep_days: 7             # journals of completed runs
 """
 
 from __future__ import annotations

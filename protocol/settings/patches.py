@@ -69,6 +69,8 @@ LONGEST_PATTERN = 1_000
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
+# Headers of one connection (RFC 9110, section 7.6.1) and of the body's length. httpx sets them; a wrong one breaks the
+# request.
 _FRAMING = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 
@@ -139,6 +141,7 @@ _VARIABLE = re.compile(r"(CALLBOARD|LOKI)_PATCH_(\w+?)_(CHAT_COMPLETIONS|EMBEDDI
 
 def variables(environ: Dict[str, str]) -> Iterator[tuple[str, str, Api]]:
     """Yield the variables with patches, with client and kind of each; Callboard's before Loki's."""
+    # `CALLBOARD_` sorts before `LOKI_`, and the caller uses the first variable of a client.
     for name in sorted(environ):
         match = _VARIABLE.fullmatch(name)
         if match is not None and environ[name].strip():
@@ -155,6 +158,7 @@ def of_variable(name: str, text: str, reading: Reading) -> Patterns:
     """Return the patches in a variable; problems are added to `reading`."""
     from ..cursor import Cursor
 
+    # The JSON of a variable is also YAML, and this parser reports problems with their positions.
     root, problems = parse_mapping(text, reading.file)
     reading.problems += problems
     if root is None:

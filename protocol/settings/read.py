@@ -61,6 +61,7 @@ _NESTED = (
 
 _TEXTS = (inspect.StrType, inspect.AnyType)
 
+# `sandbox` is a mapping or the name of a profile, so `CALLBOARD_SANDBOX=off` sets it as a scalar.
 _NO_SCALARS = (*_OURS, *(key for key in _NESTED if key != "sandbox"), *_Aliases.__struct_fields__, "clients")
 _IGNORED = {
     "default_reasoning_effort": "",
@@ -292,12 +293,13 @@ def scalars() -> Iterator[tuple[type[msgspec.Struct], Field]]:
 
 
 def _overrides(environ: Dict[str, str], problems: list[Problem]) -> tuple[dict[str, Json], dict[str, str]]:
-    """The scalars that the environment sets, and the variable that has set each."""
+    """Return the scalars that environment variables set, and by key the variable that sets it."""
     values: dict[str, Json] = {}
     variables: dict[str, str] = {}
     for cls, field in scalars():
         name, text = variable_value(field.name, environ)
         if text:
+            # A plain `Reading`: `${NAME}` in the value of a variable is not a reference.
             reading = Reading("environment")
             entry = Entry(Scalar(from_text(text, field.type), text, 0, 0), 0, 0)
             found = reading.fill(cls, Mapping({field.name: entry}, 0, 0))
@@ -310,7 +312,7 @@ def _overrides(environ: Dict[str, str], problems: list[Problem]) -> tuple[dict[s
 
 
 def _listening(api: ApiSettings, environ: Dict[str, str], problems: list[Problem]) -> ApiSettings:
-    """`api`, where a server listens as `CALLBOARD_SERVE_ADDR` wants it."""
+    """Return the block `api`, with the address of `CALLBOARD_SERVE_ADDR` if that is set and valid."""
     name, text = variable_value("serve_addr", environ)
     if not text or is_address(text):
         return msgspec.structs.replace(api, listen_addr=text) if text else api
@@ -328,7 +330,7 @@ def _listening(api: ApiSettings, environ: Dict[str, str], problems: list[Problem
 
 
 def _patches(environ: Dict[str, str], problems: list[Problem]) -> dict[tuple[str, str], Patterns]:
-    """The patches that variables hold; ours go before Loki's."""
+    """Return the patches in environment variables, by client and kind of request."""
     found: dict[tuple[str, str], Patterns] = {}
     for name, client, api in with_patches(environ):
         if (client, api) not in found:
@@ -342,7 +344,7 @@ def _nested(root: Mapping, file: str, problems: list[Problem]) -> dict[str, Any]
     reading = Reading(file)
     nested = reading.fill(Settings, _part(root, _NESTED))
     aliases = msgspec.structs.asdict(reading.fill(_Aliases, _part(root, _Aliases.__struct_fields__)))
-    # `without_effect` tells these where they are asked for; every run would be too often
+    # `without_effect` reports these on request; a warning in every run would be too much.
     found = [problem for problem in reading.problems if problem.code != "ignored_key"]
     problems += api_problems(nested.api, root.entries["api"].value, file, found) if "api" in root.entries else found
     return {key: getattr(nested, key) for key in _NESTED} | {

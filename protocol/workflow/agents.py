@@ -102,6 +102,7 @@ class Retry(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a call of the model is tried again. A list that is left out is the default of the model gateway."""
 
     enabled: bool = True
+    # These three defaults are those of DevAll's program.
     max_attempts: Count = 5
     min_wait_seconds: NotNegative = 1.0
     max_wait_seconds: NotNegative = 6.0

@@ -33,6 +33,7 @@ def components(after: Mapping[str, Sequence[str]]) -> list[list[str]]:
         number[root] = low[root] = len(number)
         stack.append(root)
         on_stack.add(root)
+        # An explicit stack in place of recursion: DevAll raises RecursionError for a chain of 1,100 nodes.
         work = [(root, iter(after[root]))]
         while work:
             node, rest = work[-1]

@@ -59,6 +59,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 STANDARD = Dialect()
 _FLAGS = {row: not does for row, does in msgspec.structs.asdict(STANDARD).items() if isinstance(does, bool)}
+# The program at commit b23950d0 (2026-05-12). 3 and -1.0 are its defaults, 10 and 0.5 those of the guide.
 DEVALL = Dialect(**_FLAGS, top_k=3, threshold=-1.0)
 
 DIALECTS: dict[str, Dialect] = {"standard": STANDARD, "devall": DEVALL}

@@ -20,6 +20,7 @@ Texts: TypeAlias = Annotated[
 ]
 """`any: DONE` and `any: [DONE]` both read as a tuple."""
 
+# For fields that DevAll converts by `int()` or `float()`, which also accept text.
 _LOOSE: dict[str, Any] = {"extra": {"loose": True}, "extra_json_schema": {"x-loose": True}}
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 """A whole number from 1 on, without quotes."""
@@ -172,6 +173,8 @@ class ByDelimiter(_Tagged, frozen=True, kw_only=True, tag="delimiter"):
 
 Split: TypeAlias = ByMessage | ByMatch | ByPath | ByArray | ByLines | ByDelimiter
 
+# Without `ByDelimiter`: `regex` under `split` means the matches, and only under the guide's `split_type` what is
+# between.
 SPLITS: dict[str, type[Split]] = by_tag(ByMessage, ByMatch, ByPath, ByArray, ByLines)
 """Every value of a split's `type`."""
 
@@ -186,6 +189,7 @@ GUIDE_SPLITS: dict[str, type[ByArray | ByDelimiter | ByLines]] = {
 class MapFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The `config` of `dynamic: {type: map}`."""
 
+    # DevAll does not check it, and its thread pool raises an error for 0.
     max_parallel: Annotated[AtLeastOne, Meta(description="Units at once.")] = 10
     split_type: Annotated[
         Literal["json_array", "regex", "lines"] | None, Meta(description="How the guide writes `split`.")

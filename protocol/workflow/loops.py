@@ -92,6 +92,8 @@ class _Loops(GraphChecks):
             members, entry, inside = todo.pop()
             rest = [edge for edge in inside if edge.target != entry]
             for inner in cyclic(successors(members, ((edge.source, edge.target) for edge in rest))):
+                # As in DevAll, where only several nodes make an inner cycle: a node with an edge to itself is in the
+                # outer one.
                 if len(inner) == 1:
                     continue
                 part = set(inner)
@@ -198,6 +200,8 @@ class _Loops(GraphChecks):
 
     def _names(self) -> None:
         for key, node in self.nodes.items():
+            # DevAll's scheduler removes every `node_` from the ids in a graph with a cycle, and then fails with a
+            # KeyError.
             if "node_" in key and key not in self.cycle_of:
                 message = f"the id `{key}` holds `node_`, which `compat: devall` can't have beside a cycle"
                 self._error("bad_id", message, (*node.path, "id"), "Hint: rename the node, or remove `compat: devall`.")

@@ -147,6 +147,7 @@ NodeConfig: TypeAlias = (
     | CustomConfig
 )
 
+# Without the last member, `CustomConfig`: the name of its type comes from a plugin, and its tag is never in a file.
 NODE_TYPES: dict[str, type[NodeConfig]] = by_tag(*get_args(NodeConfig)[:-1])
 """Every value of a node's `type`, plugins aside, and the struct of its `config`."""
 
@@ -202,6 +203,7 @@ class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     is_majority_voting: Annotated[
         bool, Meta(description="Every node runs on the task, and what most of them say is the result.")
     ] = False
+    # 100 is the fixed limit of DevAll, which then goes on behind the cycle with a warning only.
     max_iterations: Annotated[AtLeastOne, Meta(description="*Ours.* How often a cycle may go round.")] = 100
     args: Annotated[tuple[Json, ...], Meta(description="For front ends; nothing here uses it.")] = ()
 

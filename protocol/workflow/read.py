@@ -161,6 +161,7 @@ class _Reader:
             hint = "Hint: paths are relative to the file they stand in."
             where.error("missing_file", f"no subgraph `{name}`: {error}", hint=hint)
             return None
+        # DevAll follows a file that contains itself until the operating system refuses the path.
         if file in self._files or file == reading.file:
             chain = " -> ".join([*self._files, reading.file, file])
             hint = "Hint: a subgraph can't be part of itself; use a cycle of edges."
@@ -284,6 +285,7 @@ class _Reader:
             config = self._config(*block, part.reading.names.get(part.path, ""), level)
         part = part.misplaced(
             {
+                # The earlier place of this key, still in DevAll's demo_dynamic.yaml. Its program ignores it there.
                 "dynamic": "put it on the edges that lead into this node.",
                 "keep_context": "write `context_window: -1` to keep everything.",
             },
@@ -345,7 +347,7 @@ class _Reader:
         return SubgraphConfig(graph=graph)
 
     def _edges(self, graph: FileValue, ids: Dict[str, int]) -> tuple[tuple[Edge, ...], bool]:
-        """The edges that could be read, and whether these are all."""
+        """Return the readable edges, and True if these are all edges."""
         edges: list[Edge] = []
         pairs: dict[tuple[str, str], int] = {}
         items = graph.each("edges", "edges", "{from: a, to: b}")

@@ -149,6 +149,7 @@ class Resolver:
     def _from_environment(self, name: str, at: Scalar, path: Path) -> _Value:
         found = self._environ.get(name)
         if found is not None:
+            # Quoted: a variable of the environment is a text, even if it looks like a number or a boolean.
             return _Value(Scalar(found, found, at.line, at.column, quoted=True), 1 + len(found) // 32, 0)
         known = [other for other in self._given if other != name]
         near = did_you_mean(name, [*known, *self._environ])

@@ -336,6 +336,7 @@ def _check_pattern(part: FileValue) -> None:
             "leaves it alone.",
         )
         return
+    # DevAll's own demo_dynamic_tree.yaml has this mistake: its pattern matches once, so its node never runs.
     if found := re.search(r"\\\\([sSdDwWbBnt])", pattern):
         part.warn(
             "escaped_twice",
@@ -347,6 +348,7 @@ def _check_pattern(part: FileValue) -> None:
 def _with_group(block: G, config: FileValue) -> G:
     """Return the block with `group: "1"` as a number; report a group that the pattern lacks."""
     group = block.group
+    # DevAll takes digits for a number. `isdigit` alone also accepts digits of other scripts.
     if isinstance(group, str) and group.isascii() and group.isdigit():
         group = int(group)
         block = msgspec.structs.replace(block, group=group)
@@ -358,6 +360,7 @@ def _with_group(block: G, config: FileValue) -> G:
         names = [str(i) for i in range(1, pattern.groups + 1)] + list(pattern.groupindex)
         carried = isinstance(block, RegexExtract)
         config["group"].report(
+            # DevAll carries the output unchanged if the group of an extract is missing, so the workflow still runs.
             "warning" if carried else "error",
             "unknown_group",
             f"the pattern has no group {group}" + ("; the output is carried unchanged" if carried else ""),

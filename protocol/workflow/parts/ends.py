@@ -55,6 +55,7 @@ def with_ends(graph: Graph, part: FileValue, ids: Collection[str], *, checked: b
     """Return the graph with its `start` and `end` filled in, or report a problem."""
     inferred = part.reading.dialect.ends_are_inferred
     graph = msgspec.structs.replace(graph, start=tuple(dict.fromkeys(graph.start)))
+    # A vote has no use for a start node, but DevAll's program refuses a graph without one.
     if graph.is_majority_voting and (graph.start or inferred):
         return graph
     entered = {edge.target for edge in graph.edges if edge.source != edge.target}
@@ -74,6 +75,7 @@ def with_ends(graph: Graph, part: FileValue, ids: Collection[str], *, checked: b
                 hint=f"Hint: write `start: [{', '.join(sources[:5]) or next(iter(ids))}]`.",
             )
     sinks = [each for each in ids if each not in left]
+    # `end: []` is not None: as in DevAll, an empty list turns this check off.
     if checked and not graph.is_majority_voting and part.get("end") is None and len(sinks) != 1:
         why = f"{len(sinks)} nodes lead nowhere: {', '.join(sinks[:10])}" if sinks else "every node leads on"
         part.key("end").error(

@@ -238,6 +238,7 @@ def _literal(config: FileValue) -> LiteralConfig:
 def _python(config: FileValue) -> PythonConfig:
     what = "the `config` of a python node"
     if config.reading.dialect.guide_keys:
+        # The name in DevAll's documents, which its program does not read.
         if "inline_code" in config.entries and "code" not in config.entries:
             config = config.with_value("code", config["inline_code"].node).without("inline_code")
         config = config.misplaced({"entry_script": "nothing reads it; put the code under `code:`."}, what)

@@ -72,6 +72,7 @@ class WorkflowReading(Reading):
             return Scalar(node.text, node.text, node.line, node.column)
         if extra.get("loose"):
             return self._number(wanted, node, path)
+        # DevAll refuses blank text wherever it requires a text.
         if isinstance(wanted, inspect.StrType) and wanted.min_length and isinstance(value, str) and value.isspace():
             return Scalar("", node.text, node.line, node.column)
         return node
