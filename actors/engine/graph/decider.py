@@ -172,6 +172,8 @@ class GraphDecider:
             if id not in plan.steps:
                 unknown.append(f"'{id}'")
                 continue
+            # Once per super-step, however many lanes meet in the node, as in Loki: `max_loop_iterations: 20` allows 20
+            # super-steps with the node.
             visits = self._visits[id] = self._visits.get(id, 0) + 1
             if capped and visits > cap:
                 looping.append(

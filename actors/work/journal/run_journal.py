@@ -494,6 +494,7 @@ class JournaledRun:
             # A warning only for users who requested a durable run.
             level = logging.WARNING if self._insists else logging.INFO
             log.log(level, "%s can't be resumed if this process is killed: %s", self.rows.run, why)
+            # First: `append` may call `hand_over`, which must not stop the rows of a run that no process can resume.
             self.update_summary(spoilt=why)
             self.append("", Spoilt(self.now, why))
 
@@ -532,6 +533,7 @@ class JournaledRun:
         # No other process can resume a spoilt run, and an ended run needs none.
         if not self.handed_over and not self.about.spoilt and not self._is_over:
             self.handed_over = True
+            # Before `stop`, after which nothing is stored.
             self.update_summary(left=True)
             self.rows.stop()
 
