@@ -109,6 +109,7 @@ class _Line:
         await self.say(PING)
         while True:
             await trio.sleep_until(self._said + PING_EVERY)
+            # An event may have been sent during the sleep.
             if trio.current_time() >= self._said + PING_EVERY:
                 await self.say(PING)
 
