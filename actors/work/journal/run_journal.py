@@ -538,7 +538,10 @@ class JournaledRun:
             self.rows.stop()
 
     def sleep(self) -> None:
-        """Suspend the run until an answer arrives, since it waits for nothing else. As `leave`."""
+        """Suspend the run until an answer arrives, since it waits for nothing else.
+
+        Nothing more is written, as after `hand_over`.
+        """
         self.handed_over = self.dormant = True
         self.update_summary(left=True, dormant=True)
         self.rows.stop()
