@@ -82,7 +82,7 @@ join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 on conflict (run, first) do update set last = excluded.last, data = excluded.data
     where excluded.last >= callboard.events.last
 """
-# The next incarnation asks an open question again under its old id, which a worker may have closed before it died.
+# The next incarnation asks an open question again under its old id. If it was closed meanwhile, it is open again.
 _ASKED = """
 insert into callboard.questions(id, run, data, changed)
 select v.id, v.run, v.data, nextval('callboard.changes')

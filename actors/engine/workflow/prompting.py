@@ -10,7 +10,7 @@ from ....protocol.errors import CallboardError
 from ....protocol.workflow.model import AgentConfig, Node
 from .messages import Message
 
-# DevAll's number, and in `failure_text` DevAll's words.
+# DevAll's number, and in `failure_text` DevAll's words for agents.
 MOST_OF_INPUT = 200
 """Most characters of the input in the output of a failed node."""
 

@@ -99,7 +99,7 @@ def _providers(asked: WantedExporters, environ: Mapping[str, str]) -> tuple[Trac
     # The SDK's own default is `unknown_service`.
     named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     resource = Resource.create({"service.version": VERSION, **({} if named else {"service.name": "callboard"})})
-    # Without the SDK's flush at exit, which no limit of ours ends: `_flushed` does it.
+    # `_flushed` replaces the SDK's flush at exit, which would wait for the collector without our limit.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     for name in asked.traces:
         # Console exporters write to stderr: stdout holds the run's result.
@@ -164,7 +164,7 @@ class _Complaints(logging.Handler):
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The handlers are not restored: the remaining thread would print a traceback through them.
+        # While a thread of the SDK remains, restored handlers would print its traceback.
         if not self.left:
             self._logger.handlers, self._logger.propagate = self._before
 
