@@ -1,6 +1,6 @@
 """Cassette: the external results of a run as lines of JSON, so that it can be replayed without a network or processes.
 
-    {"line":"cassette","version":1,"callboard":"0.1.0","target":"greeter","model":"openai:gpt-4o-mini",...}
+    {"line":"cassette","callboard":"0.1.0","target":"greeter","model":"openai:gpt-4o-mini",...}
     {"line":"piece","hash":"6ff3c0e1...","value":{"role":"user","content":"Ann"}}
     {"line":"reply","at":"/greeter","request":"09a1...","asked":{"messages":["6ff3c0e1..."],...},"reply":{...}}
     {"line":"done","at":"/greeter/execute_command","kind":"tool","name":"execute_command","request":"77d0...",...}
@@ -27,6 +27,7 @@ from .failure import Failure
 from .problems import Problem
 
 VERSION = 1
+"""Version of the format that is written. Version 1 is written as no `version` at all."""
 
 
 class CassetteDiffers(CallboardError):
@@ -50,7 +51,7 @@ class Head(Line, frozen=True, kw_only=True, tag="cassette"):
         model: default model of the run; "" if there was none.
     """
 
-    version: int = VERSION
+    version: int = 1
     callboard: str = ""
     recorded: str = ""
     target: str = ""
@@ -161,7 +162,8 @@ def read_cassette(text: str, file: str) -> list[AnyLine]:
         InvalidFile: the text is no cassette, or is incomplete.
     """
     lines: list[AnyLine] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not `splitlines`: JSON strings may contain U+2028 and other characters that end a line for Python alone.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:

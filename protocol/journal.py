@@ -324,7 +324,7 @@ def encode(row: AnyRow) -> bytes:
         return _ENCODER.encode(row)
     except OverflowError:
         # Integers beyond 64 bits are rare, so rows are searched for them only after msgspec has refused one.
-        return _ENCODER.encode(_with_big_numbers(msgspec.to_builtins(row)))
+        return _ENCODER.encode(_with_big_numbers(msgspec.to_builtins(row, builtin_types=(bytes,))))
 
 
 def decode(data: bytes) -> AnyRow:
@@ -342,7 +342,7 @@ def encode_value(value: Any) -> msgspec.Raw:
     try:
         return msgspec.Raw(_ENCODER.encode(value))
     except OverflowError:
-        return msgspec.Raw(_ENCODER.encode(_with_big_numbers(msgspec.to_builtins(value))))
+        return msgspec.Raw(_ENCODER.encode(_with_big_numbers(msgspec.to_builtins(value, builtin_types=(bytes,)))))
 
 
 def decode_value(value: msgspec.Raw, kind: type[T]) -> T:

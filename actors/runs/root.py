@@ -83,7 +83,7 @@ else:
             "...protocol.settings": "Settings",
             "...supervisors.journal.journal": "Journal",
             "..work.context": "SeparatePart",
-            "..work.journal.of_run": "JournaledRun",
+            "..work.journal.run_journal": "JournaledRun",
             "..work.knowledge.base.model": "BuildReport",
             "..work.knowledge.recipe": "Recipe",
             "..work.knowledge.service": "Knowledge",
@@ -95,7 +95,7 @@ else:
             "..work.spending.days": "Days",
             "..work.spending.meter": "Meter",
             ".config": "Config",
-            ".sessions.live": "Sessions",
+            ".sessions.session_locks": "Sessions",
             ".tenants": "TenantHome",
         },
     )

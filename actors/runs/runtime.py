@@ -50,7 +50,7 @@ else:
     defer(
         globals(),
         {
-            "...supervisors": "Desk",
+            "...supervisors": "OpenQuestions",
             "..work.middleware": "Middleware",
             "..work.models.python_model": "Model",
             ".inbox": "Inbox",

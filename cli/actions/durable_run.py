@@ -35,7 +35,11 @@ Driver: TypeAlias = Callable[[Root, Callable[[Event], None], Callable[[str], Non
 
 @dataclass(frozen=True, kw_only=True)
 class DurableRunFlags:
-    """Flags shared by all commands for durable runs, as click parsed them."""
+    """Flags shared by all commands for durable runs, as click parsed them.
+
+    Attributes:
+        config_dir: absolute path of the configuration directory.
+    """
 
     no_input: bool
     output: str

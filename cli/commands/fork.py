@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from .. import options
@@ -80,6 +82,6 @@ def command(
             output=output,
             quiet=quiet,
             verbose=verbose,
-            config_dir=config_dir,
+            config_dir=config_dir and str(Path(config_dir).absolute()),  # the run changes the directory
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ...protocol.repeats import OnUnknown
@@ -62,6 +64,6 @@ def command(
             output=output,
             quiet=quiet,
             verbose=verbose,
-            config_dir=config_dir,
+            config_dir=config_dir and str(Path(config_dir).absolute()),  # the run changes the directory
         ),
     )

@@ -51,14 +51,14 @@ class Town:
     def world(self) -> list[str]:
         return (self.home / "world").read_text().split()
 
-    async def say(self, *words: str) -> tuple[int, str, str]:
-        program = self.start(words, subprocess.DEVNULL, subprocess.PIPE)
+    async def say(self, *words: str, cwd: Path | None = None) -> tuple[int, str, str]:
+        program = self.start(words, subprocess.DEVNULL, subprocess.PIPE, cwd)
         out, err = await trio.to_thread.run_sync(program.communicate)
         return program.returncode, out, err
 
-    def start(self, words: Sequence[str], stdin: int, stderr: int) -> subprocess.Popen[str]:
+    def start(self, words: Sequence[str], stdin: int, stderr: int, cwd: Path | None = None) -> subprocess.Popen[str]:
         program = [*CALLBOARD, *words]
-        where: dict[str, Any] = {"env": self.environ, "cwd": self.home, "stdin": stdin, "stderr": stderr}
+        where: dict[str, Any] = {"env": self.environ, "cwd": cwd or self.home, "stdin": stdin, "stderr": stderr}
         return subprocess.Popen(program, text=True, stdout=subprocess.PIPE, **where)
 
     async def run(self) -> str:
@@ -134,6 +134,15 @@ async def test_the_file_of_today_is_played_if_that_is_wanted(town: Town) -> None
         assert (code, out) == (2, "")  # the question is not asked yet there
         code, out, _ = await town.say("fork", run, "--at", "out#1", "--yes", *words)
         assert (code, out) == (0, f"answer to ABOUT dogs {version}\n")
+
+
+async def test_a_relative_configuration_directory_is_that_of_the_shell_not_of_the_run(town: Town) -> None:
+    run = await town.run()
+    other = town.home / "shell" / "conf"
+    other.mkdir(parents=True)
+    (other / "config.yaml").write_text("clients: 5\n")
+    code, _, err = await town.say("fork", run, "--at", "out#1", "--yes", "-C", "conf", cwd=other.parent)
+    assert (code, str(other / "config.yaml") in err) == (3, True), err
 
 
 async def test_a_run_is_replayed_without_its_model_and_without_doing_anything(town: Town) -> None:

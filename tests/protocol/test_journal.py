@@ -11,7 +11,7 @@ import pytest
 
 from callboard.protocol import messages
 from callboard.protocol import workflow_messages as workflows
-from callboard.protocol.chat import ChatReply, ImagePart, TextPart, TokenUsage, ToolCall, UserTurn
+from callboard.protocol.chat import AssistantTurn, ChatReply, ImagePart, TextPart, TokenUsage, ToolCall, UserTurn
 from callboard.protocol.failure import Failure
 from callboard.protocol.journal import (
     CAN_BE_KEPT,
@@ -199,3 +199,12 @@ def test_a_row_of_a_kind_that_is_not_known_is_no_row() -> None:
 def test_what_lists_say_of_a_run_comes_back() -> None:
     about = About("g", "the graph", "hello", "/home", "/config", "local")
     assert decode_about(encode_about(about)) == about
+
+
+def test_a_row_may_hold_an_image_and_a_number_of_more_than_64_bits() -> None:
+    image, call = UserTurn((ImagePart(data=b"\x89PNG"),)), ToolCall(id="1", name="a", arguments={"n": 2**70})
+    turns = (image, AssistantTurn("", (call,)))
+    row = Told(at=0, message=messages.ConversationBegun(turns, messages.Todos(goal="g")))
+    assert decode(encode(row)) == row
+    both = {"image": b"\x89PNG", "n": 2**70}
+    assert decode_value(encode_value(both), dict[str, Any]) == both

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc
 import subprocess
@@ -141,7 +142,22 @@ FUNCTIONS = {
         for method, value in inspect.getmembers(kind, inspect.isfunction)
         if not method.startswith("_") or method == "__init__"
     },
+    **{
+        f"{name}.{attribute}": value.fget
+        for name, kind in CLASSES.items()
+        for attribute, value in inspect.getmembers(kind, lambda each: isinstance(each, property))
+        if not attribute.startswith("_")
+    },
 }
+
+ROOT = Path(__file__).parents[3]
+DEFERRING = [
+    path.relative_to(ROOT)
+    for folder in ("actors", "protocol", "supervisors", "cli")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if "\n    defer(\n" in path.read_text()
+]
+"""Files whose annotations name types that are imported when they are read."""
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -162,6 +178,16 @@ def test_functions_and_structs_have_signatures() -> None:
         inspect.signature(value)
     parameters = inspect.signature(callboard.Agent).parameters
     assert list(parameters["model"].annotation.__args__) == [str, callboard.Model, type(None)]
+
+
+@pytest.mark.parametrize("path", DEFERRING, ids=str)
+def test_deferred_types_exist(path: Path) -> None:
+    package = ".".join(("callboard", *path.parent.parts))
+    calls = [each for each in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(each, ast.Call)]
+    (table,) = [each.args[1] for each in calls if isinstance(each.func, ast.Name) and each.func.id == "defer"]
+    for module, names in ast.literal_eval(table).items():
+        for name in names.split(", "):
+            assert hasattr(import_module(module, package), name.partition(" as ")[0]), (module, name)
 
 
 def test_annotations_import_nothing_before_they_are_read() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import trio
 
+from .....protocol.cassette import VERSION as FORMAT
 from .....protocol.cassette import (
     AnswerLine,
     AnyLine,
@@ -164,6 +165,7 @@ class CassetteRecording:
         for run in self._runs:
             paths.add_word("run", run)
         head = Head(
+            version=FORMAT,
             callboard=VERSION,
             recorded=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             target=paths.named(beginning.target),

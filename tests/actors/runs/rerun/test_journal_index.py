@@ -8,7 +8,7 @@ from callboard.protocol.messages import PersonSays
 
 
 def says(text: str) -> AnyRow:
-    return Told(at=0.0, message=PersonSays(text=text))
+    return Told(at=0, message=PersonSays(text=text))
 
 
 def test_rows_are_given_once_and_in_their_order() -> None:
