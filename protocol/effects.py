@@ -1,7 +1,8 @@
 """Effects: the output of deciders. `messages` has their input.
 
 A decider (`actors/engine`) gets a message and returns a list of effects. The driver executes them in order. `Work`
-takes time: each is an actor of its own, whose result returns as a message with the same `key`.
+takes time: a child actor executes each, except `InPlace`, which the driver's own task executes. Its result returns as a
+message with the same `key`.
 """
 
 from __future__ import annotations

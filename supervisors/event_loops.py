@@ -446,7 +446,7 @@ def in_callers_loop(callback: Callable[[T], None]) -> Callable[[T], None]:
 
 @final
 class Call(Generic[T]):
-    """An async function that runs in a root's loop."""
+    """Call of an async function in a root's loop, from another loop or thread; `deliver` receives its outcome."""
 
     def __init__(
         self, loop: Loop, function: Callable[[], Awaitable[T]], deliver: Callable[[outcome.Outcome[T]], object]

@@ -15,7 +15,7 @@ Entered = tuple[Token[Tenancy | None], Token[SecretTexts | None]]
 
 
 def leave(entered: Entered) -> None:
-    """Undo `enter_process` or `Tenant.enter`, in the task that called it."""
+    """Undo `enter_process` or `TenantHome.enter`, in the task that called it."""
     tenancy.reset(entered[0])
     known.reset(entered[1])
 

@@ -1,7 +1,7 @@
 """Content of a picture, independent of its format: boxes, and lines between them.
 
-`draw`, `draw_ascii`, `draw_svg` and `layout` use only this module. `picture_of` builds a picture of a graph agent,
-and `workflow.picture` one of a DevAll workflow.
+`draw` uses only this module. `picture_of` builds a picture of a graph agent, and `workflow.picture` one of a DevAll
+workflow.
 """
 
 from __future__ import annotations

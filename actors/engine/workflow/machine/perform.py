@@ -373,6 +373,3 @@ async def _tree(
         if len(units) <= 1:
             break
     return tuple(units)
-
-
-_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}

@@ -51,7 +51,7 @@ class ObservedRun:
 
 
 def unmet(expect: Expect, outcome: Outcome, seen: ObservedRun, seconds: float) -> list[str]:
-    """Return the differences between a run and its case, without the verdicts of judges (`judging`)."""
+    """Return the differences between a run and its case, without the verdicts of judges."""
     return [
         *_of_end(expect, outcome),
         *_of_output(expect, outcome),
