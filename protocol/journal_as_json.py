@@ -15,7 +15,7 @@ LONGEST = 4_000
 """Characters of a text; the middle of a longer one is removed."""
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class RowAsJson(msgspec.Struct, frozen=True, kw_only=True):
     """Row for display: its kind, the name and value of its content, and the number of removed characters."""
 
     kind: str
@@ -24,7 +24,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     cut: int
 
 
-def row_as_json(row: AnyRow) -> Shown:
+def row_as_json(row: AnyRow) -> RowAsJson:
     """Return a row for display: structs become objects with the names of their fields, without default values."""
     kind, name = type(row).__name__.lower(), ""
     told: Any = row
@@ -36,7 +36,7 @@ def row_as_json(row: AnyRow) -> Shown:
     value = cutting.plain(told)
     if told is row:
         del value["at"]  # present in every row
-    return Shown(kind=kind, name=name, value=value, cut=cutting.cut)
+    return RowAsJson(kind=kind, name=name, value=value, cut=cutting.cut)
 
 
 class _Cutting:

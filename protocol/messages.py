@@ -284,7 +284,7 @@ class Letter(Message, frozen=True, kw_only=True, tag=32, array_like=True):
     payload: Payload
     written: datetime
 
-    def shown(self) -> dict[str, Any]:
+    def for_model(self) -> dict[str, Any]:
         """Return the message in the form that a model reads."""
         return {
             "from": self.sender,

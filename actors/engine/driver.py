@@ -60,11 +60,11 @@ Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
 """Body of the child actor that executes one piece of work; called with the actor and the work."""
 
 
-class _Look(Message, frozen=True, tag="_Look"):
+class _Wakeup(Message, frozen=True, tag="_Look"):
     """Wake-up for the driver's own task; carries no content and never reaches the decider."""
 
 
-_LOOK = _Look()
+_WAKEUP = _Wakeup()
 
 
 class Driver:
@@ -154,7 +154,7 @@ class Driver:
                     await self._report_idle(self._idle)
                     continue
                 message = await receive()
-                if message is not _LOOK:
+                if message is not _WAKEUP:
                     self._step(message)
                 elif self._error is not None:
                     raise self._error
@@ -227,7 +227,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - the driver's own task raises it
             self._error = error
         if self._needs_own_step:
-            box.put_own(_LOOK)
+            box.put_own(_WAKEUP)
         else:
             box.earlier += 1  # count the message as received
 
@@ -243,7 +243,7 @@ class Driver:
         if wakes:  # the caller's task could act on this before the driver reads its mail
             self._take_mail()
             if self._needs_own_step:
-                self._me.mailbox.put_own(_LOOK)
+                self._me.mailbox.put_own(_WAKEUP)
 
     @property
     def _needs_own_step(self) -> bool:
@@ -255,11 +255,11 @@ class Driver:
         try:
             while self._error is None and self._finish is None and self._me.has_mail:
                 message = self._me.take_mail()
-                if message is not _LOOK:
+                if message is not _WAKEUP:
                     self._step(message)
         except Exception as error:  # noqa: BLE001 - the driver's own task raises it
             self._error = error
-            self._me.mailbox.put_own(_LOOK)
+            self._me.mailbox.put_own(_WAKEUP)
 
     def _take_remaining_mail(self) -> None:
         for message in list(self._me.mailbox.mail or ()):

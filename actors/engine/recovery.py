@@ -97,7 +97,7 @@ def _replay(decider: Decider, player: JournalPlayer, request: Any, tapes: Sequen
     # The events of these messages were emitted by an earlier incarnation.
     decider.heard = False
 
-    def told(message: Any, at: int, begins: bool = False) -> None:
+    def apply(message: Any, at: int, begins: bool = False) -> None:
         effects = decider.begin(message) if begins else decider.on(message)
         for tape in tapes:
             tape.wrote(message, effects)
@@ -105,9 +105,9 @@ def _replay(decider: Decider, player: JournalPlayer, request: Any, tapes: Sequen
 
     try:
         begun = past[0].message
-        told(request if isinstance(begun, Follows) else begun, past[0].at, begins=True)
+        apply(request if isinstance(begun, Follows) else begun, past[0].at, begins=True)
         for each in past[1:]:
-            _fold(left, player, each, told)
+            _fold(left, player, each, apply)
     except CannotGoOn:
         raise
     except Exception as error:  # any error: rows that do not fit must not become a different run
@@ -119,13 +119,13 @@ def _replay(decider: Decider, player: JournalPlayer, request: Any, tapes: Sequen
         left.work = {}
 
 
-def _fold(left: OpenWork, player: JournalPlayer, each: Told, told: Callable[[Any, int], None]) -> None:
+def _fold(left: OpenWork, player: JournalPlayer, each: Told, apply: Callable[[Any, int], None]) -> None:
     message = each.message
     if isinstance(message, WorkDone):
         if left.in_place is not None and message.key == left.in_place.key:
             left.in_place = None
         elif message.key not in left.work:
-            _be_idle(left, each, message, told)
+            _be_idle(left, each, message, apply)
         work = left.work.pop(message.key, None)
         if left.gone is not None and work is not None:
             left.gone.append(EarlierWork(work, message, player.path_of(work)))
@@ -140,17 +140,17 @@ def _fold(left: OpenWork, player: JournalPlayer, each: Told, told: Callable[[Any
         left.idle = None
     elif isinstance(message, FromBelow):
         left.family.on_message(message)
-    told(message, each.at)
+    apply(message, each.at)
 
 
-def _be_idle(left: OpenWork, each: Told, message: WorkDone, told: Callable[[Any, int], None]) -> None:
+def _be_idle(left: OpenWork, each: Told, message: WorkDone, apply: Callable[[Any, int], None]) -> None:
     """Restore an `Idle` message that the journal omits.
 
     `JournalPlayer.wrote` drops `Idle` when the next row is the end of the in-place work that it started.
     """
     name, left.idle = left.idle, None
     if name is not None:
-        told(Idle(name), each.at)
+        apply(Idle(name), each.at)
     if left.in_place is None or left.in_place.key != message.key:
         raise CannotGoOn(f"its rows tell the end of work {message.key}, which it would not have begun")
     left.in_place = None

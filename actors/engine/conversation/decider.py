@@ -348,7 +348,7 @@ class ConversationDecider:
     def _family_called(self, message: messages.FamilyCalled) -> list[Effect]:
         if message.name == "agent__check_inbox":
             assert self.inbox is not None
-            letters = [letter.shown() for letter in self.inbox.drain()]
+            letters = [letter.for_model() for letter in self.inbox.drain()]
             return [AnswerCall(message.key, {"messages": letters, "count": len(letters)})]
         if message.name.startswith("agent__"):
             assert self.team is not None

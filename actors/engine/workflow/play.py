@@ -302,7 +302,7 @@ class GraphRun:
         ran = self._ran.of(firing.work.key, layer, unit.index)
         inner = GraphRun(me, structure, self._shared, self._functions, structure.graph.id or name, ran, self._depth + 1)
         try:
-            return (await inner.to_the_end(unit.inputs)).said()
+            return (await inner.to_the_end(unit.inputs)).as_output()
         finally:
             ran.outputs = inner.decider.machine.result().outputs
 

@@ -57,7 +57,7 @@ class WorkflowResult(GraphResult, kw_only=True):
         self.leftover = result.leftover
         ran.outputs = result.outputs
         self.order = list(ran.fired())
-        for id, said in ran.said():
+        for id, said in ran.node_outputs():
             self.outputs[id] = (*self.outputs.get(id, ()), *said)
 
 
@@ -91,7 +91,7 @@ class RanGraph(msgspec.Struct, eq=False):
             for ran in self._of_firing(key):
                 yield from ran.fired()
 
-    def said(self, prefix: str = "") -> Iterator[tuple[str, tuple[Message, ...]]]:
+    def node_outputs(self, prefix: str = "") -> Iterator[tuple[str, tuple[Message, ...]]]:
         """Yield the outputs of nodes; a subgraph's nodes have names such as `Team/Writer`, and can occur more than
         once.
         """
@@ -101,7 +101,7 @@ class RanGraph(msgspec.Struct, eq=False):
             yield prefix + id, tuple(parts)
         for key in sorted(self.below):
             for ran in self._of_firing(key):
-                yield from ran.said(f"{prefix}{self.order[key - 1]}/")
+                yield from ran.node_outputs(f"{prefix}{self.order[key - 1]}/")
 
     def keep_part(self, node: str, said: Sequence[Message]) -> None:
         """Store the outputs of some units of a firing that will not end normally."""

@@ -69,7 +69,7 @@ class MachineResult(msgspec.Struct, kw_only=True):
     unaccepted: tuple[CallboardError, ...] = ()
     error: CallboardError | None = None
 
-    def said(self) -> Said:
+    def as_output(self) -> Said:
         """Return the output of a subgraph's node whose graph has this result; never empty, so that the next node can
         run.
         """
