@@ -200,7 +200,7 @@ class Stage:
             assert isinstance(config, SubgraphConfig)
             within = machine.structure.within(firing.place)
             inner = self._heard(StateMachine(within, warn=self._tell, order=machine.order))
-            return self.play(inner, unit.inputs).said()
+            return self.play(inner, unit.inputs).as_output()
         except CallboardError as error:
             return Said(error=error)
 
