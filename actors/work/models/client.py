@@ -418,7 +418,7 @@ class _Words:
 
 
 def _described(page: bytes) -> str:
-    from ...io.html.tags import scan
+    from ...io.html import scan
 
     words = _Words()
     scan(page[:LOOKED_AT].decode("utf-8-sig", errors="replace"), words, lambda: None)
