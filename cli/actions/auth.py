@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ...actors.io.directories import config_dir as configured
-from ...actors.io.oauth.authorization import Authorization, authorization
-from ...actors.io.oauth.endpoint import TokenEndpoint
-from ...actors.io.oauth.http import AuthHttp
-from ...actors.io.oauth.loopback import Redirect, code_from, listening
-from ...actors.io.oauth.server import is_on_loopback
+from ...actors.io.oauth.authorization import (
+    Authorization,
+    Redirect,
+    authorization,
+    code_from,
+    is_on_loopback,
+    listening,
+)
+from ...actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from ...actors.io.settings import load_settings
 from ...actors.runs.root import Root
 from ...actors.work.mcp.auth.access import folder

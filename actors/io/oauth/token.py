@@ -38,7 +38,7 @@ from ....protocol.errors import ConfigError, UpstreamError
 from ....protocol.json_values import UNREADABLE
 from ..atomic_write import write_whole
 from ..directories import private_directory
-from .server import AuthServer
+from .authorization import AuthServer
 
 EARLY = 60.0
 """Seconds before its end at which a token is refreshed, at most a tenth of its lifetime: for the way to the server, and

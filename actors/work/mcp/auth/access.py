@@ -31,8 +31,7 @@ from .store import LoginStore, StoredLogin
 
 if TYPE_CHECKING:
     from .....supervisors.root import Root
-    from ....io.oauth.authorization import Authorization
-    from ....io.oauth.loopback import Redirect
+    from ....io.oauth.authorization import Authorization, Redirect
 
 TRIES = 2
 """Repetitions of a refused request with another token."""

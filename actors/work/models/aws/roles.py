@@ -121,8 +121,8 @@ class AssumedRole:
             raise CredentialsError(f"{self._where_else}; nor is there a role of this machine ({error})") from error
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
-        await imported(".actors.io.http.simple_request")
-        from ....io.http.simple_request import simple_request
+        await imported(".actors.io.http.transport")
+        from ....io.http.transport import simple_request
 
         # proxy="-": a proxy cannot reach link-local addresses, and must not see the keys.
         answer = await simple_request(method, url, headers, environ=self._environ, timeout=TIMEOUT, proxy="-")

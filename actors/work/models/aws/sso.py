@@ -219,8 +219,8 @@ class _SignIn:
         Raises:
             UpstreamError: the status is 429, or 500 and above, or the connection failed.
         """
-        await imported(".actors.io.http.simple_request")
-        from ....io.http.simple_request import simple_request
+        await imported(".actors.io.http.transport")
+        from ....io.http.transport import simple_request
 
         answer = await simple_request(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
         words = f"profile '{self._profile}' of AWS: {answer.explanation} (HTTP {answer.status})"

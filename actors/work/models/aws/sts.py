@@ -48,8 +48,8 @@ async def sts(
         CredentialsError: STS refuses the request.
         UpstreamError: STS is unreachable, failed or is throttling.
     """
-    await imported(".actors.io.http.simple_request")
-    from ....io.http.simple_request import simple_request
+    await imported(".actors.io.http.transport")
+    from ....io.http.transport import simple_request
 
     # Regional endpoints, not the global sts.amazonaws.com: their session tokens are valid in all regions.
     domain = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"

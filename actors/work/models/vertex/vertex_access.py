@@ -35,7 +35,7 @@ from .location import (
 if TYPE_CHECKING:
     import httpx
 
-    from ....io.http.simple_request import SimpleResponse
+    from ....io.http.transport import SimpleResponse
     from .login import VertexLogin
 
 
@@ -247,8 +247,8 @@ class Identity:
         return granted.access_token, granted.expires_in, project, ""
 
     async def _metadata(self, machine: Machine, what: str) -> SimpleResponse:
-        await imported(".actors.io.http.simple_request")
-        from ....io.http.simple_request import simple_request
+        await imported(".actors.io.http.transport")
+        from ....io.http.transport import simple_request
 
         url = f"http://{machine.host}/computeMetadata/v1/{what}"
         # proxy="-": the metadata server is link-local; a proxy cannot reach it.

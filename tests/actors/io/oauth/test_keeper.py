@@ -13,8 +13,7 @@ from support.auth_server import LocalAuthServer
 from support.messages import says
 from support.starter import forked
 
-from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.http import AuthHttp
+from callboard.actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from callboard.actors.io.oauth.keeper import JUST_NOW, LOOK, PAUSE, Keepers, TokenKeeper
 from callboard.actors.io.oauth.token import OAuthToken, TokenFile
 from callboard.protocol.errors import ConfigError, OAuthRefused, SignInNeeded, UpstreamError
@@ -400,9 +399,9 @@ PROCESS = """
     import os, sys, time, trio
     from pathlib import Path
     from callboard.actors.io.oauth.endpoint import TokenEndpoint
-    from callboard.actors.io.oauth.http import AuthHttp
+    from callboard.actors.io.oauth.endpoint import AuthHttp
     from callboard.actors.io.oauth.keeper import Keepers
-    from callboard.actors.io.oauth.server import AuthServer
+    from callboard.actors.io.oauth.authorization import AuthServer
     from callboard.actors.io.oauth.token import TokenFile
     from callboard.supervisors import Root
 

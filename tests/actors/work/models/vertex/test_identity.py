@@ -119,7 +119,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
         (Reply(status=503, raw=b"later"), UpstreamError, r"no token: later \(HTTP 503\)"),
         (Reply(status=429, raw=b"slower"), UpstreamError, r"no token: slower \(HTTP 429\)"),
         (Reply(drop="at once"), UpstreamError, r"127\.0\.0\.1: "),
-        (Reply(raw=b"x" * 70_000), CredentialsError, says("io.http.simple_request.simple_request")),
+        (Reply(raw=b"x" * 70_000), CredentialsError, says("io.http.transport.simple_request")),
     ],
     ids=[
         "signature",
