@@ -27,7 +27,7 @@ from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.encodings import image_type
 from ...io.http.sse import SseParser
-from .reasoning.stored_reasoning import CLOSE, OPEN, ReasoningOrder
+from .stored_reasoning import CLOSE, OPEN, ReasoningOrder
 from .tool_schemas import declared
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ import msgspec
 from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
-from . import call_ids, codec
-from .reasoning import effort, stored_reasoning
+from . import call_ids, codec, reasoning, stored_reasoning
 
 Json = Any
 
@@ -122,7 +121,7 @@ _CHOICES = {"auto": None, "none": "NONE"}
 
 def _thinking(request: chat.ChatRequest) -> Json:
     """Return the `thinking` option: a token budget, since Cohere has no levels. None keeps the model's default."""
-    tokens = effort.budget(request)
+    tokens = reasoning.budget_of(request)
     if tokens is None:
         return None
     # A budget of 0 means that reasoning is off.

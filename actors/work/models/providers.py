@@ -415,7 +415,7 @@ def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: b
     configured = model.api or client.api
     if configured or not own:
         return configured or "chat"
-    from .reasoning.families import wants_responses
+    from .reasoning import wants_responses
 
     return "responses" if wants_responses(name) else "chat"
 

@@ -36,9 +36,8 @@ from .....protocol import chat
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ModelError, UpstreamError
 from .....protocol.settings.model import Cache
-from .. import call_ids, codec
+from .. import call_ids, codec, reasoning, stored_reasoning
 from ..anthropic import offer, unwrapped
-from ..reasoning import claude, effort, families, stored_reasoning
 from ..tool_schemas import declared
 from .event_stream import EventStreamMessage, EventStreamParser
 
@@ -80,8 +79,8 @@ class BedrockCodec:
         """Return the request in the Converse format. Raises ModelError for a reasoning effort that is not supported."""
         tools, choice, thinks, unwrap = offer(request, model)
         # `offer` assumes Claude's rules for unknown names; other models have their own fields, see `_more_fields`.
-        if families.claude(model) is None:
-            thinks = claude.ThinkingPlan()
+        if reasoning.claude(model) is None:
+            thinks = reasoning.ThinkingPlan()
         options = codec.given(
             maxTokens=request.max_tokens or (ROOM + thinks.room if thinks.thinking and thinks.on else None),
             temperature=request.temperature if thinks.samples else None,
@@ -213,12 +212,12 @@ class BedrockReader(codec.StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.ThinkingPlan) -> dict[str, Json]:
+def _more_fields(request: chat.ChatRequest, model: str, thinks: reasoning.ThinkingPlan) -> dict[str, Json]:
     """Return the model's own fields for the reasoning effort. Raises ModelError for an unknown model with an effort."""
     own = request.extra.get("additionalModelRequestFields")
     fields: dict[str, Json] = dict(own) if isinstance(own, dict) else {}
-    level = effort.level(request)
-    if families.claude(model) is not None:
+    level = reasoning.level_of(request)
+    if reasoning.claude(model) is not None:
         more = codec.given(thinking=thinks.thinking, output_config=thinks.effort and {"effort": thinks.effort})
         return fields | more
     if level is None or level == "none":
@@ -365,7 +364,7 @@ _NOVA = re.compile(r"amazon\.nova-(?:2-)?(?:micro|lite|pro|premier)")
 def mark(body: dict[str, Json], cache: Cache, request: chat.ChatRequest, model: str) -> None:
     """Add cache points to the body of a request, if the settings and the model allow it."""
     nova = _NOVA.search(model) is not None
-    claude = families.claude(model)
+    claude = reasoning.claude(model)
     known = nova or (claude is not None and (claude.version >= (3, 7) or "3-5-haiku" in model))
     if not codec.caches(cache, request) or (cache == "auto" and not known):
         return
