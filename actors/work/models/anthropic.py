@@ -25,7 +25,7 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
-from . import call_ids, reasoning, stored_reasoning
+from . import reasoning, stored_reasoning
 from .codec import (
     EARLIER,
     NOTHING,
@@ -41,7 +41,7 @@ from .codec import (
     media_type_of,
     read,
 )
-from .tool_schemas import declared
+from .tool_format import declared, with_valid_ids
 
 Json = Any
 
@@ -74,7 +74,7 @@ class AnthropicCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """Return the request in Anthropic's format."""
         tools, choice, thinks, unwrap = offer(request, model)
-        messages = list(_messages(call_ids.fitting(request.messages), request.model))
+        messages = list(_messages(with_valid_ids(request.messages), request.model))
         declared = [_tool(tool) for tool in tools]
         system: Json = request.system if request.system.strip() else None
         if caches(self._cache, request):

@@ -32,14 +32,13 @@ from . import providers, weights
 from .codec import Codec
 from .engines import require_engine
 from .prices.price import Price, Prices
-from .providers import codec_of, module_of
-from .secret_interpolation import OF_ITS_FILE, filled
+from .providers import OF_ITS_FILE, codec_of, filled, module_of
 from .target import ModelAccess, ModelChoice, ModelTarget, TokenBearer, idle_timeout_of, rules_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
     from .aws.credential_chain import RoleSigner
-    from .aws.signing import Signer
+    from .aws.keys import Signer
     from .patching import Patched
     from .python_model import Model
     from .signed_in import SignedIn, SignIns

@@ -28,7 +28,7 @@ from ....protocol.settings.model import Cache
 from ...io.encodings import image_type
 from ...io.http.sse import SseParser
 from .stored_reasoning import CLOSE, OPEN, ReasoningOrder
-from .tool_schemas import declared
+from .tool_format import declared
 
 if TYPE_CHECKING:
     import httpx

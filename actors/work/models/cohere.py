@@ -23,7 +23,8 @@ import msgspec
 from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
-from . import call_ids, codec, reasoning, stored_reasoning
+from . import codec, reasoning, stored_reasoning
+from .tool_format import with_valid_ids
 
 Json = Any
 
@@ -43,7 +44,7 @@ class CohereCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """Return the request in Cohere's format."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_messages(call_ids.fitting(request.messages), request.model))
+        messages.extend(_messages(with_valid_ids(request.messages), request.model))
         tools, schema = _offered(request), request.response_schema
         can_enforce = not tools and schema is not None and schema.get("type") == "object"
         body = codec.given(

@@ -24,8 +24,9 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
-from . import call_ids, codec, reasoning, stored_reasoning
+from . import codec, reasoning, stored_reasoning
 from .stored_reasoning import OPEN, ThinkTagParser
+from .tool_format import uses_mistral_ids, with_valid_ids
 
 Json = Any
 
@@ -56,8 +57,8 @@ class OpenAiCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """Return the request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        mistral = not self._own and call_ids.of_mistral(model, self._base)
-        messages.extend(_messages(call_ids.fitting(request.messages, mistral=mistral), request.model))
+        mistral = not self._own and uses_mistral_ids(model, self._base)
+        messages.extend(_messages(with_valid_ids(request.messages, mistral=mistral), request.model))
         samples = not self._own or reasoning.openai_samples(model, reasoning.level_of(request))
         # Of the providers with this format, only OpenAI is known to accept a schema and tools in one request.
         schema = request.response_schema if self._own or not request.tools else None

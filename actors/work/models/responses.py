@@ -26,8 +26,8 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache, ReasoningSummary
-from . import call_ids, codec, openai, reasoning, stored_reasoning
-from .tool_schemas import declared
+from . import codec, openai, reasoning, stored_reasoning
+from .tool_format import declared, with_valid_ids
 
 Json = Any
 
@@ -74,7 +74,7 @@ class ResponsesCodec:
         )
         body = codec.given(
             model=model,
-            input=[item for turn in call_ids.fitting(request.messages) for item in _items(turn, request.model)],
+            input=[item for turn in with_valid_ids(request.messages) for item in _items(turn, request.model)],
             instructions=request.system or None,
             tools=[_tool(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,

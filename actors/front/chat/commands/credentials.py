@@ -26,8 +26,7 @@ from ....io.secret_redaction import handed_out, without_secrets
 from ....io.vault.age import require_age
 from ....io.vault.file import VaultFile, unusable
 from ....io.vault.keys import Passphrase
-from ....work.models.providers import signs_in
-from ....work.models.secret_interpolation import filled
+from ....work.models.providers import filled, signs_in
 from ....work.models.signed_in import auth_server_of, client_to_sign_in, token_file_of
 from ..command_line import ChatLine, command
 

@@ -12,8 +12,8 @@ from support.fake_models import FakeModels, Reply, Request
 from support.gateways import Silent, reaching
 from support.messages import says
 
+from callboard.actors.work.models.aws.keys import AwsKeys
 from callboard.actors.work.models.aws.roles import AssumedRole
-from callboard.actors.work.models.aws.signing import AwsKeys
 from callboard.actors.work.models.refreshing_credential import PAUSE
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
