@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .patching import Patched
     from .python_model import Model
     from .signed_in import SignedIn, SignIns
-    from .vertex.vertex_access import VertexAccess
+    from .vertex.codecs import VertexAccess
 
 Task = Literal["embedding", "reranker"]
 """Task of a model for knowledge bases; the `type` of its entry in `config.yaml`."""
@@ -362,7 +362,7 @@ class ModelCatalog:
         if access is None:
             if not key:
                 self._refuse_adopted(client, model)
-            from .vertex.vertex_access import access_of
+            from .vertex.codecs import access_of
 
             access = self._doors[client.name] = access_of(client, key, self._environ, self._settings.file)
         return access
