@@ -28,8 +28,7 @@ from ...actors.work.mcp.auth.access import folder
 from ...actors.work.mcp.auth.sign_in import sign_in, sign_out
 from ...actors.work.mcp.auth.store import LoginStore
 from ...actors.work.mcp.files import load_mcp
-from ...actors.work.models.providers import signs_in
-from ...actors.work.models.secret_interpolation import filled
+from ...actors.work.models.providers import filled, signs_in
 from ...actors.work.models.signed_in import auth_server_of, client_to_sign_in, remedy_of, token_file_of
 from ...protocol.ages import age
 from ...protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.agent import Agent
 from ...io.shell import shell_of
-from ..playback.playback import value
+from ..playback import value
 from ..tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ from ...call_clock import Clock
 from ...journal.actor_journal import scope_of
 from ...journal.run_journal import SERVER_TOOLS
 from ...journal.unknown_outcome import key_of
-from ...playback.playback import OutsideEffect, done
+from ...playback import OutsideEffect, done
 from ...tools.tool import Arguments, Json, Tool, ToolSpec, shortened
 from ..links.link import CallOrigin
 from ..throttle import Throttle
