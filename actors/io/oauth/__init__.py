@@ -26,7 +26,7 @@ A user signs in in one of three ways; each results in an `OAuthToken`, which is 
 
     await file.put(token, server)                           # under the lock between processes
 
-A program that uses the token has a `TokenKeeper` for it (`keeper`), one per file in a process:
+A program that uses the token has a `TokenKeeper` for it (`token`), one per file in a process:
 
     keepers = Keepers(root)                                 # their actors are below /oauth-tokens
     keeper = keepers.keeper(endpoint, file, who="MCP server 'x'", remedy="callboard mcp login x")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....protocol.agent import Agent
-from ...io.shell import shell_of
+from ...io.environment import shell_of
 from ..playback import value
 from ..tools.tool import Tool
 

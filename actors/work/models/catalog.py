@@ -25,7 +25,7 @@ from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.model_names import CASSETTE, models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.patches import Api
-from ...io.env_file import key_in_file
+from ...io.environment import key_in_file
 from ...io.imports import imported
 from ...io.vault.lookups import Lookup, OfEnvironment
 from . import providers, weights

@@ -24,8 +24,7 @@ from ....supervisors import Root
 from ...io.directories import state_dir
 from ...io.oauth.authorization import LOOPBACK, AuthServer
 from ...io.oauth.endpoint import AuthHttp, TokenEndpoint
-from ...io.oauth.keeper import Keepers, TokenKeeper
-from ...io.oauth.token import OAuthToken, TokenFile
+from ...io.oauth.token import Keepers, OAuthToken, TokenFile, TokenKeeper
 from .providers import signs_in
 
 T = TypeVar("T")
