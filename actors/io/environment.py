@@ -2,8 +2,8 @@
 
 **`.env` files** have `NAME=VALUE` lines, read as data. Nothing is expanded or executed: `$HOME` and `$(date)` remain
 unchanged. A value in single quotes is literal. One in double quotes may contain `\\n`, `\\t`, `\\"`, `\\\\` and may
-span lines. An unquoted one ends where ` #` begins a comment. A leading `export` is allowed. Variables that are already set
-always win.
+span lines. An unquoted one ends where ` #` begins a comment. A leading `export` is allowed. Variables that are already
+set always win.
 
 The program `callboard` first loads the file of the configuration directory into its own environment. So provider keys,
 `CALLBOARD_<KEY>` and `${NAME}` in files may be defined there. A program that uses Callboard as a library owns its
