@@ -24,7 +24,7 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec, reasoning, stored_reasoning
-from .tool_format import with_valid_ids
+from .tool_format import function_of, with_valid_ids
 
 Json = Any
 
@@ -50,7 +50,7 @@ class CohereCodec:
         body = codec.given(
             model=model,
             messages=messages,
-            tools=[codec.function_of(tool) for tool in tools] or None,
+            tools=[function_of(tool) for tool in tools] or None,
             tool_choice=_CHOICES.get(request.tool_choice, "REQUIRED") if tools else None,
             response_format={"type": "json_object", "json_schema": schema} if can_enforce else None,
             temperature=request.temperature,

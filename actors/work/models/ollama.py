@@ -17,6 +17,7 @@ from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
 from . import codec, reasoning, stored_reasoning
+from .tool_format import function_of
 
 Json = Any
 
@@ -40,7 +41,7 @@ class OllamaCodec:
         body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}
         if request.tools and request.tool_choice != "none":
             offered = [tool for tool in request.tools if request.tool_choice in ("auto", "required", tool.name)]
-            body["tools"] = [codec.function_of(tool) for tool in offered]
+            body["tools"] = [function_of(tool) for tool in offered]
         level = reasoning.level_of(request)
         if level is not None:
             body["think"] = _think(level, model)

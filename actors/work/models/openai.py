@@ -26,7 +26,7 @@ from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import codec, reasoning, stored_reasoning
 from .stored_reasoning import OPEN, ThinkTagParser
-from .tool_format import uses_mistral_ids, with_valid_ids
+from .tool_format import function_of, uses_mistral_ids, with_valid_ids
 
 Json = Any
 
@@ -65,7 +65,7 @@ class OpenAiCodec:
         body = codec.given(
             model=model,
             messages=messages,
-            tools=[codec.function_of(tool) for tool in request.tools] or None,
+            tools=[function_of(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,
             response_format=None if schema is None else response_format(schema),
             temperature=request.temperature if samples else None,

@@ -1,4 +1,4 @@
-"""Tool schemas and tool call ids in the form that every provider accepts.
+"""Tool declarations and tool call ids in the form that every provider accepts.
 
 **Schemas.** Schemas of MCP servers follow any draft of JSON Schema. A provider that refuses one schema refuses the
 whole request, and so every request of that agent. Anthropic and OpenAI accept no `anyOf`, `oneOf` or `allOf` at the
@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.chat import AssistantTurn, ToolTurn, Turn
+from ....protocol.chat import AssistantTurn, Tool, ToolTurn, Turn
 
 Json = Any
 
@@ -42,6 +42,12 @@ _TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "
 _KNOWN: dict[int, tuple[dict[str, Json], dict[str, Json]]] = {}
 """Cache by `id` of the schema. The value includes the schema itself, so that its id is not reused."""
 _MOST_KNOWN = 4096
+
+
+def function_of(tool: Tool) -> Json:
+    """Return the declaration of a tool in OpenAI's format, which most providers use."""
+    function = {"name": tool.name, "description": tool.description, "parameters": declared(tool.parameters)}
+    return {"type": "function", "function": function}
 
 
 def declared(schema: dict[str, Json]) -> dict[str, Json]:
