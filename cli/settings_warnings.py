@@ -41,7 +41,7 @@ def load_env(config_dir: str | None) -> None:
         ConfigError: it can't be read or parsed.
     """
     from ..actors.io.directories import config_dir as configured
-    from ..actors.io.env_file import load_env_file, load_key_files
+    from ..actors.io.environment import load_env_file, load_key_files
 
     load_env_file(configured(config_dir, os.environ)[0], os.environ)
     load_key_files(os.environ)

@@ -27,7 +27,7 @@ from ..io.imports import imported
 from ..io.tenancy import environ
 from ..work.agent.history import History
 from ..work.context import RunContext
-from ..work.playback.playback import Playback, playback
+from ..work.playback import Playback, playback
 from ..work.spending.meter import Meter
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions

@@ -23,7 +23,7 @@ from ...protocol.requests import RunRequest
 from ..engine.graph.failures import ended_with
 from ..work.agent.history import History
 from ..work.context import CallingAgent, RunContext
-from ..work.playback.playback import playback
+from ..work.playback import playback
 from ..work.results import ResultType
 from ..work.transcript import Record
 from .called_agents import ChildAgentRunner

@@ -18,7 +18,7 @@ from ...protocol.workflow.dialect import DIALECTS, Mode
 from ..engine.workflow.nodes.custom import node_types
 from ..engine.workflow.plan import functions_in, graphs_of
 from ..engine.workflow.search_paths import KINDS, function_files, functions_directory, module_name
-from ..io.env_file import read_dotenv
+from ..io.environment import read_dotenv
 from ..io.tenancy import environ, tenancy
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")

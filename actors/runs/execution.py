@@ -53,7 +53,7 @@ from ..work.journal.directory import directory_of, may_have_one, over
 from ..work.journal.run_journal import PREPARED, JournaledRun
 from ..work.labels.flow import NOTED, Flow
 from ..work.labels.labels import Labels
-from ..work.playback.playback import Beginning, Playback, playback
+from ..work.playback import Beginning, Playback, playback
 from ..work.sandbox.current import current as sandbox
 from ..work.tools.stored_results import readable
 from ..work.transcript import Record

@@ -25,7 +25,7 @@ from ..engine.graph.compat import MODES
 from ..io.file_fingerprints import Stamp, recorded, settled, unchanged
 from ..io.tenancy import environ
 from ..work.agent.todo import TodoList
-from ..work.playback.playback import Playback
+from ..work.playback import Playback
 from ..work.tools.registry import ToolRegistry
 from ..work.tools.tool import Tool
 from ..work.variables import session_of

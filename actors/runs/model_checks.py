@@ -22,7 +22,7 @@ from ...protocol.settings import ClientSettings, ModelSettings, Settings
 from ..work.models import providers
 from ..work.models.catalog import ModelCatalog
 from ..work.models.prices.price_lookup import FoundPrice
-from ..work.models.prices.rates import Rate, Tiered
+from ..work.models.prices.table import Rate, Tiered
 
 if TYPE_CHECKING:
     from ...supervisors import Actor

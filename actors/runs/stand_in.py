@@ -26,14 +26,14 @@ from ...protocol.json_values import to_json
 from ...supervisors.event_loops import caller
 from ...supervisors.user_code import user_code
 from ..work.models.call import about_tokens
-from ..work.playback.replies import RecordedReply
+from ..work.playback import RecordedReply
 from .loading import stand_ins
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
-    from ..work.playback.playback import Asking
+    from ..work.playback import Asking
 else:
-    defer(globals(), {"...supervisors": "Actor", "..work.playback.playback": "Asking"})
+    defer(globals(), {"...supervisors": "Actor", "..work.playback": "Asking"})
 
 Said: TypeAlias = Any
 """Reply of a test model. It is one of:

@@ -31,7 +31,7 @@ from ...protocol.sandbox import Own, OwnSandbox, UserSandbox
 from ...protocol.settings import Settings
 from ...supervisors import Actor, Retry
 from ..io.temporary import LazyDirectory, run_bases
-from .playback.playback import Asking, Playback, playback
+from .playback import Asking, Playback, playback
 from .spending.accounts import Account
 from .spending.meter import Meter
 from .tools.permissions import Permissions

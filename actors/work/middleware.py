@@ -34,11 +34,11 @@ from ...protocol.errors import CallboardError, ModelError, UsageError
 from ...supervisors.event_loops import caller
 from ...supervisors.user_code import user_code
 from .models.codec import check_reply
-from .playback.replies import RecordedReply
+from .playback import RecordedReply
 
 if TYPE_CHECKING:
     from ...supervisors import Actor
-    from .playback.playback import Asking
+    from .playback import Asking
 
 CallNext: TypeAlias = Callable[[ChatRequest], Awaitable[ChatReply]]
 """Passes a request to the next middleware, or to the model, and returns the reply."""

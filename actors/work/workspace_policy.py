@@ -11,7 +11,7 @@ import trio
 from ...protocol.chat import Turn
 from ...protocol.permissions import Permissions as Rules
 from .opening_instructions import OpeningInstructions
-from .playback.playback import OutsideEffect, done
+from .playback import OutsideEffect, done
 from .skills.allowed_tools import narrowed
 
 if TYPE_CHECKING:

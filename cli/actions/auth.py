@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ...actors.io.directories import config_dir as configured
-from ...actors.io.oauth.authorization import Authorization, authorization
-from ...actors.io.oauth.endpoint import TokenEndpoint
-from ...actors.io.oauth.http import AuthHttp
-from ...actors.io.oauth.loopback import Redirect, code_from, listening
-from ...actors.io.oauth.server import is_on_loopback
+from ...actors.io.oauth.authorization import (
+    Authorization,
+    Redirect,
+    authorization,
+    code_from,
+    is_on_loopback,
+    listening,
+)
+from ...actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from ...actors.io.settings import load_settings
 from ...actors.runs.root import Root
 from ...actors.work.mcp.auth.access import folder
 from ...actors.work.mcp.auth.sign_in import sign_in, sign_out
 from ...actors.work.mcp.auth.store import LoginStore
 from ...actors.work.mcp.files import load_mcp
-from ...actors.work.models.providers import signs_in
-from ...actors.work.models.secret_interpolation import filled
+from ...actors.work.models.providers import filled, signs_in
 from ...actors.work.models.signed_in import auth_server_of, client_to_sign_in, remedy_of, token_file_of
 from ...protocol.ages import age
 from ...protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError

@@ -22,7 +22,7 @@ import trio
 
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.directories import config_file
-from ...actors.io.env_file import env_file, read_dotenv
+from ...actors.io.environment import env_file, read_dotenv
 from ...actors.io.secret_redaction import Redactor, without_logins
 from ...actors.runs.finding import own_agents
 from ...actors.work.sandbox.probes import Probed, probed

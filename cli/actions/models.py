@@ -19,7 +19,7 @@ from ...actors.work.models import weights
 from ...actors.work.models.catalog import ModelCatalog
 from ...actors.work.models.model_listing import usd
 from ...actors.work.models.prices.price_lookup import Finder, FoundPrice
-from ...actors.work.models.prices.rates import Rate, Tariff, Tiered
+from ...actors.work.models.prices.table import Rate, Tariff, Tiered
 from ...actors.work.models.providers import KEYLESS, base_of, has_credentials, signs_in, usable_clients
 from ...protocol.errors import CallboardError
 from ...protocol.model_names import models_of

@@ -52,7 +52,7 @@ from ..stdin import with_standard_input
 if TYPE_CHECKING:
     from ...actors.front.server.serving import HttpServer, ListeningServer
     from ...actors.work.models.recorder import Recorder
-    from ...actors.work.playback.playback import Playback
+    from ...actors.work.playback import Playback
 
 
 class AdHoc(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import click
 
-from ...actors.io.shell import shell_of
+from ...actors.io.environment import shell_of
 from ...protocol.errors import CallboardError, UsageError
 from ...protocol.kernel.questions import Question
 from ...protocol.outcome import Outcome

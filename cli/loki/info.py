@@ -9,7 +9,7 @@ from typing import Any
 
 from ...actors.io.directories import Kind, config_file, state_dir, user_folder
 from ...actors.io.directories import config_dir as configured
-from ...actors.io.env_file import env_file
+from ...actors.io.environment import env_file
 from ...actors.io.saved_replies import last_reply_file
 from ...actors.io.settings import load_settings
 from ...actors.runs.sessions.summary import THRESHOLD

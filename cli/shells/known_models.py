@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ...actors.io.directories import cache_dir, config_file, data_dir, private_directory
-from ...actors.io.env_file import env_file
+from ...actors.io.environment import env_file
 
 _OF_KEYS = ("API_KEY", "TOKEN", "CREDENTIALS", "PROFILE", "HOST", "BASE_URL", "ACCESS_KEY_ID", "PROJECT_ID")
 

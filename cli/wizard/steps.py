@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ...actors.io.directories import config_file
-from ...actors.io.env_file import env_file, read_dotenv
+from ...actors.io.environment import env_file, read_dotenv
 from ...actors.io.settings import load_settings
 from ...actors.runs.model_checks import Checked
 from ...actors.runs.setup.address import ReachedAddress, lists_nothing, look_up, offer_of

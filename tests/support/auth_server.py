@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import jwt
 import trio
 
-from callboard.actors.io.oauth.server import AuthServer
+from callboard.actors.io.oauth.authorization import AuthServer
 from support.fake_models import Incoming, Request, listening
 
 Json = Any

@@ -15,8 +15,7 @@ from typing import Any
 
 import trio
 
-from callboard.actors.io.oauth.authorization import Authorization
-from callboard.actors.io.oauth.loopback import Redirect
+from callboard.actors.io.oauth.authorization import Authorization, Redirect
 from callboard.actors.work.mcp.auth.access import folder
 from callboard.actors.work.mcp.auth.store import LoginStore
 from callboard.protocol.mcp.config import Server

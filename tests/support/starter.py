@@ -98,7 +98,7 @@ _MODULES = (
     "callboard.actors.work.models.prices.price_lookup",
     "callboard.actors.work.models.responses",
     "callboard.actors.work.models.vertex",
-    "callboard.actors.work.models.vertex.publishers",
+    "callboard.actors.work.models.vertex.location",
     "callboard.actors.work.roles.apply_role",
     "callboard.actors.work.sandbox.confined",
     "callboard.actors.work.sandbox.egress",

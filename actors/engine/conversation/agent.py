@@ -37,7 +37,7 @@ from ...work.agent.tool_families import renamed
 from ...work.agent.user_tools import user_tools
 from ...work.context import CallingAgent
 from ...work.opening_instructions import OpeningInstructions, Wish
-from ...work.playback.playback import OutsideEffect, done, playback, value
+from ...work.playback import OutsideEffect, done, playback, value
 from ...work.tools.calls import RESULT_LIMIT, CallPlayer
 from ...work.tools.checking import AS_CHILD, AT_ROOT
 from ...work.tools.registry import AgentTools

@@ -31,10 +31,10 @@ from ....protocol.events import CacheMissed
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY, surely_fits
+from ...work import playback as play
 from ...work.agent.compaction import RECORD, summary_request
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import RULES
-from ...work.playback import playback as play
 from ...work.tools.calls import CallPlayer
 from ...work.tools.checking import MOST_CALLS
 from ...work.tools.stored_results import READERS

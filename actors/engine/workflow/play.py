@@ -47,7 +47,7 @@ from ...io.imports import imported
 from ...work.journal.actor_journal import JournalPlayer, played, scope_of
 from ...work.journal.directory import place_of
 from ...work.journal.unknown_outcome import once
-from ...work.playback.playback import PLAYED, OutsideEffect, playback, value, whole
+from ...work.playback import PLAYED, OutsideEffect, playback, value, whole
 from ...work.transcript import Record
 from ..driver import Driver, Performer
 from ..graph.failures import NEVER_TOLERATED, ended_with

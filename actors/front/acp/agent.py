@@ -14,7 +14,7 @@ from ....protocol.control.own import StartRun
 from ....protocol.errors import CallboardError, Conflict, NotFound, UsageError
 from ....protocol.jsonrpc import INVALID_PARAMS, Json
 from ....protocol.version import VERSION
-from ...io.stdio import over_pipes, private_stdio
+from ...io.outbox import over_pipes, private_stdio
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
 from ..control.method import Method

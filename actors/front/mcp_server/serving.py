@@ -17,7 +17,7 @@ from ....supervisors import Actor
 from ....supervisors.installation import install_command
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY
-from ...io.stdio import over_pipes, private_stdio
+from ...io.outbox import over_pipes, private_stdio
 from ...runs.root import Root, played
 from .offers import OfferedAgent
 from .service import Service, ServiceOptions

@@ -1,4 +1,4 @@
-"""Connection pool of a transport. Every operation is O(1).
+"""Connection pool of a transport, its byte streams, and proxy selection. Every operation is O(1).
 
 Idle connections are in two orders: by origin, the freshest at the end, which the next request takes; and by age over
 all origins, from whose beginning expired ones are dropped whenever a connection is returned. So nothing is searched and
@@ -9,19 +9,24 @@ happens only after all younger ones.
 from __future__ import annotations
 
 import base64
+import contextlib
+import errno
+import ipaddress
 import math
 import os
+import socket
 import ssl
 from collections import OrderedDict, deque
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import TypeAlias
 
 import httpx
 import msgspec
 import trio
 
+from ....protocol.errors import ConfigError
 from .http1 import ResponseReader, request_head
-from .proxies import Proxies
-from .streams import PlainWire, TlsWire, Wire, connect, encrypt, peer
 
 BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 """Exceptions of an unusable byte stream."""
@@ -313,3 +318,271 @@ def _reason(error: OSError) -> str:
     if shown.errno is not None and shown.errno > 0:
         return os.strerror(shown.errno)
     return shown.strerror or str(shown)
+
+
+# --- byte streams
+
+
+RECEIVE = 65536
+
+
+class PlainWire:
+    """TCP socket, used without blocking.
+
+    It parks once per read and costs a third of a trio `SocketStream`, which matters for a thousand agents. Closing is
+    synchronous on both kinds of wires, because a wire is closed where a caller was cancelled, and nothing may wait
+    there.
+    """
+
+    __slots__ = ("socket",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+
+    def send_now(self, data: bytes) -> bytes:
+        """Send as much as the kernel's buffer accepts; return the rest."""
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            return data
+        return data[sent:]
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`. A checkpoint only if the kernel's buffer is full."""
+        view = memoryview(data)
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                view = view[self.socket.send(view) :]
+            if not view:
+                return
+            await trio.lowlevel.wait_writable(self.socket)
+
+    async def receive(self) -> bytes:
+        """Receive some bytes, or none at the end. A checkpoint."""
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            try:
+                return self.socket.recv(RECEIVE)
+            except BlockingIOError:
+                continue
+
+    def is_stale(self) -> bool:
+        """Return True if an idle wire is unusable: the server has closed it, or has sent unrequested bytes."""
+        return _has_news(self.socket)
+
+    def close(self) -> None:
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+class TlsWire:
+    """TLS on a TCP socket, or on another TLS wire (a tunnel through an https proxy)."""
+
+    __slots__ = ("socket", "stream")
+
+    def __init__(self, stream: trio.SSLStream[trio.abc.Stream], sock: socket.socket) -> None:
+        self.stream = stream
+        self.socket = sock
+
+    def send_now(self, data: bytes) -> bytes:
+        """Return all of the data: sending over TLS may have to wait for the peer."""
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`."""
+        await self.stream.send_all(data)
+
+    async def receive(self) -> bytes:
+        """Receive some bytes, or none at the end."""
+        return bytes(await self.stream.receive_some(RECEIVE))
+
+    def is_stale(self) -> bool:
+        """Return True if the socket has unread bytes or is closed, without waiting or reading."""
+        return _has_news(self.socket)
+
+    def close(self) -> None:
+        """Close at once, without a close notification: HTTP frames its bodies itself."""
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+Wire: TypeAlias = PlainWire | TlsWire
+"""Open byte stream. Every method raises OSError or a trio resource error when it is broken."""
+
+
+def _has_news(sock: socket.socket) -> bool:
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+async def connect(host: str, port: int) -> PlainWire:
+    """Connect to a host by name or address.
+
+    Raises:
+        OSError: the connection is refused; for a name, at all of its addresses.
+    """
+    address = _as_address(host)
+    if address is not None:
+        return PlainWire(await _connect_address(address, port))
+    stream = await trio.open_tcp_stream(host, port)
+    sock = socket.socket(fileno=stream.socket.detach())
+    sock.setblocking(False)
+    return PlainWire(_prompt(sock))
+
+
+def peer(wire: PlainWire) -> str:
+    """Return the address of the peer."""
+    return str(wire.socket.getpeername()[0])
+
+
+async def encrypt(wire: Wire, context: ssl.SSLContext, host: str) -> TlsWire:
+    """Start TLS on `wire`, verifying the certificate for `host`. The wire must not be used any more.
+
+    Raises:
+        trio.BrokenResourceError: the handshake failed; its cause gives the reason.
+    """
+    below: trio.abc.Stream
+    if isinstance(wire, PlainWire):
+        sock = wire.socket
+        below = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+    else:
+        sock = wire.socket
+        below = wire.stream
+    stream: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(
+        below, context, server_hostname=host, https_compatible=True
+    )
+    await stream.do_handshake()
+    return TlsWire(stream, sock)
+
+
+@lru_cache(maxsize=1_024)
+def _as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    if not host[-1:].isdigit() and ":" not in host:
+        return None  # a name, by a cheap test
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+async def _connect_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> socket.socket:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        code = sock.connect_ex((str(address), port))
+        if code == errno.EINPROGRESS:
+            await trio.lowlevel.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+    except BaseException:  # cancelled too: no socket leaks
+        sock.close()
+        raise
+    return _prompt(sock)
+
+
+def _prompt(sock: socket.socket) -> socket.socket:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # send small packets without delay
+    return sock
+
+
+# --- proxies
+
+
+DIRECT = "-"
+"""Proxy setting for a direct connection, whatever the environment says."""
+
+
+class Proxies:
+    """Proxy selection by origin, from the standard variables.
+
+    `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case (lower case wins, as in curl). As
+    in Go, requests to loopback addresses never use a proxy. So a local model server works even if `HTTP_PROXY` is set
+    and `NO_PROXY` was forgotten.
+
+    Args:
+        environ: environment variables.
+        fixed: one proxy for everything (a URL), `DIRECT`, or empty to use `environ`.
+    """
+
+    def __init__(self, environ: Mapping[str, str], fixed: str = "") -> None:
+        self._fixed = fixed.strip()
+        self._https = _variable(environ, "https_proxy") or _variable(environ, "all_proxy")
+        self._http = _http_proxy(environ) or _variable(environ, "all_proxy")
+        self._exceptions = [part.strip().lower() for part in _variable(environ, "no_proxy").split(",") if part.strip()]
+
+    def of(self, scheme: str, host: str, port: int) -> httpx.URL | None:
+        """Return the proxy for an origin, or None for a direct connection.
+
+        Raises:
+            ConfigError: the setting is not a usable proxy URL.
+        """
+        if self._fixed:
+            return None if self._fixed == DIRECT else _url(self._fixed)
+        chosen = self._https if scheme == "https" else self._http
+        excepted = any(_matches(pattern, host.lower(), port) for pattern in self._exceptions)
+        # The proxy's own loopback is another machine's, so these hosts never go through one; Go's net/http decides the
+        # same.
+        if not chosen or excepted or _is_loopback(host):
+            return None
+        return _url(chosen)
+
+
+def _variable(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name, "").strip() or environ.get(name.upper(), "").strip()
+
+
+def _http_proxy(environ: Mapping[str, str]) -> str:
+    """Return the http proxy.
+
+    In a CGI script a client can set HTTP_PROXY by a `Proxy:` header, so only lower case counts.
+    """
+    if "REQUEST_METHOD" in environ:
+        return environ.get("http_proxy", "").strip()
+    return _variable(environ, "http_proxy")
+
+
+def _url(text: str) -> httpx.URL:
+    try:
+        url = httpx.URL(text if "://" in text else f"http://{text}")
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"the proxy '{text}' is not a URL: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"the proxy '{text}' can't be used: only http:// and https:// proxies are supported")
+    return url
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    address = _as_address(host)
+    return address is not None and address.is_loopback
+
+
+def _matches(pattern: str, host: str, port: int) -> bool:
+    """Match `*`, `host`, `.domain`, `*.domain`, `host:port`, an address, or a network such as `10.0.0.0/8`."""
+    if pattern == "*":
+        return True
+    address = _as_address(host)
+    if "/" in pattern:
+        try:
+            return address is not None and address in ipaddress.ip_network(pattern, strict=False)
+        except ValueError:
+            return False
+    name, colon, number = pattern.rpartition(":")
+    # `[::1]:80` has a port; the last part of a bare `::1` is digits too, but belongs to the address.
+    if colon and number.isdigit() and (":" not in name or name.endswith("]")):
+        if int(number) != port:
+            return False
+        pattern = name.strip("[]")
+    pattern = pattern.removeprefix("*")
+    domain = pattern if pattern.startswith(".") else f".{pattern}"
+    # Only names match by suffix: `.0.0.1` must not match 10.0.0.1.
+    return host == pattern.lstrip(".") or (address is None and host.endswith(domain))

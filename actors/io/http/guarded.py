@@ -17,9 +17,8 @@ from typing import TypeAlias, TypeVar
 import httpx
 import trio
 
-from .connections import ConnectionRoute, Connections, port_of
+from .connections import ConnectionRoute, Connections, PlainWire, Wire, peer, port_of
 from .http1 import unpacked, unpacker_of
-from .streams import PlainWire, Wire, peer
 from .transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
 
 AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"

@@ -2,22 +2,22 @@
 
 It is independent of its users, clients of models and MCP servers. An overview:
 
-    server = AuthServer(                                    # `server`: authorization server and client
+    server = AuthServer(                                    # `authorization`: authorization server and client
         client_id="...", authorization_url="https://id.example/authorize", token_url="https://id.example/token",
         scopes=("a", "b"), issuer="https://id.example", resource="https://mcp.example/mcp",
     )
-    http = AuthHttp(environ)                                # `http`: the few requests, within limits
+    http = AuthHttp(environ)                                # `endpoint`: the few requests, within limits
     endpoint = TokenEndpoint(server, http)                  # `endpoint`: exchange, refresh, device flow, revoke
     file = TokenFile(state_dir(environ) / "oauth" / "mcp", "name of the server")    # `token`: on disk, 0600
 
 A user signs in in one of three ways; each results in an `OAuthToken`, which is stored in the file:
 
-    async with listening(server.redirect_uri) as redirect:  # `loopback`: the browser returns to this machine
-        request = authorization(server, redirect.uri)       # `authorization`: PKCE, state
+    async with listening(server.redirect_uri) as redirect:  # `authorization`: the browser returns here
+        request = authorization(server, redirect.uri)       # PKCE, state
         code = await redirect.answer(request)               # open `request.url`; OAuthRefused if the user refuses
         token = await endpoint.exchange(request, code)
 
-    code = await code_from(ask, request, redirect, text)    # `loopback`: the same, or pasted by the user
+    code = await code_from(ask, request, redirect, text)    # the same, or pasted by the user
     request = authorization(server, server.redirect_uri)    # without a browser on this machine: the user pastes
     code = request.code_in("the code, code#state, or the whole URL that the browser was sent to")
 
@@ -26,7 +26,7 @@ A user signs in in one of three ways; each results in an `OAuthToken`, which is 
 
     await file.put(token, server)                           # under the lock between processes
 
-A program that uses the token has a `TokenKeeper` for it (`keeper`), one per file in a process:
+A program that uses the token has a `TokenKeeper` for it (`token`), one per file in a process:
 
     keepers = Keepers(root)                                 # their actors are below /oauth-tokens
     keeper = keepers.keeper(endpoint, file, who="MCP server 'x'", remedy="callboard mcp login x")

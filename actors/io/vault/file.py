@@ -23,8 +23,7 @@ from ....protocol.json_values import UNREADABLE
 from ..atomic_write import unfinished, write_whole
 from ..directories import private_directory
 from . import age
-from .keys import Opener, sealed_for
-from .lock import locked
+from .keys import Opener, locked, sealed_for
 
 VERSION = 1
 MOST = 16 * 1024 * 1024

@@ -46,7 +46,7 @@ from ....supervisors.ref import describe
 from ..context import AgentCall, RunContext
 from ..journal.actor_journal import JournalPlayer, OpenChild, OpenChildren, noted
 from ..journal.run_journal import REPLY, CannotGoOn
-from ..playback.playback import now, token
+from ..playback import now, token
 from ..team_messages import PostOffice, TeamPosition
 from ..tools.tool import Arguments, Decided, Json, shortened
 from ..transcript import Record

@@ -9,7 +9,7 @@ from ....protocol.journal import LETTER, Posted
 from ....protocol.messages import FamilyCalled, Letter, Payload, Text
 from ....supervisors import Actor
 from ..journal.actor_journal import noted, was_answered
-from ..playback.playback import now
+from ..playback import now
 from ..team_messages import PARENT, Address, PostOffice, TeamPosition
 from ..tools.tool import Arguments, Json, Tool, shortened
 from .tool_families import ask_decider, family_tool, refused, text

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....protocol.agent import Agent
-from ...io.shell import shell_of
-from ..playback.playback import value
+from ...io.environment import shell_of
+from ..playback import value
 from ..tools.tool import Tool
 
 if TYPE_CHECKING:

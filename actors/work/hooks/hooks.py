@@ -37,7 +37,7 @@ from ...io.imports import imported
 from ...io.json_schema import LIBRARY, schema_errors
 from ..journal.actor_journal import noted
 from ..journal.run_journal import HOOK
-from ..playback.playback import OutsideEffect, done
+from ..playback import OutsideEffect, done
 from ..sandbox.current import sandboxed
 from ..tools.tool import Arguments, Json, Tool
 from ..tools.tool import text_of as text_of_value

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ...io.directories import durable_dir, journal_dir, private_directory
 from ...io.tenancy import environ
-from ..playback.playback import in_the_world
+from ..playback import in_the_world
 from .actor_journal import scope_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
 from ....protocol.knowledge import Retrieved
 from ..models import weights
-from ..playback.playback import OutsideEffect, done
+from ..playback import OutsideEffect, done
 from .attachments import attached
 from .base.model import BuildProgress
 from .base.passages import together, with_knowledge

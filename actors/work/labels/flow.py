@@ -19,7 +19,7 @@ from ....protocol.errors import NobodyToAsk, SendingRefused
 from ....protocol.events import Warned
 from ....protocol.kernel.questions import Question
 from ...io.imports import imported
-from ..playback.playback import in_the_world
+from ..playback import in_the_world
 from ..tools.tool import Arguments, Label, Tool
 from .labels import MOST_WAYS, NOTHING, Labels
 from .path_labels import PathLabels

@@ -4,7 +4,7 @@
 
 A response schema becomes a tool that must be called, since that works with every Claude model; the tool's input is the
 text of the reply. This is not possible with other tools in the request, or with reasoning; then only the prompt
-contains the schema. Reasoning options: see `reasoning.claude`. Reasoning blocks are sent back unchanged.
+contains the schema. Reasoning options: see `reasoning.plan`. Reasoning blocks are sent back unchanged.
 
 Prompt caching: the provider caches the request up to marked blocks, at most four. The codec marks the end of the
 constant part (tools and system prompt), the end of the conversation, and the end of the previous request. The last is
@@ -25,7 +25,7 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
-from . import call_ids
+from . import reasoning, stored_reasoning
 from .codec import (
     EARLIER,
     NOTHING,
@@ -41,8 +41,7 @@ from .codec import (
     media_type_of,
     read,
 )
-from .reasoning import claude, stored_reasoning
-from .tool_schemas import declared
+from .tool_format import declared, with_valid_ids
 
 Json = Any
 
@@ -75,7 +74,7 @@ class AnthropicCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
         """Return the request in Anthropic's format."""
         tools, choice, thinks, unwrap = offer(request, model)
-        messages = list(_messages(call_ids.fitting(request.messages), request.model))
+        messages = list(_messages(with_valid_ids(request.messages), request.model))
         declared = [_tool(tool) for tool in tools]
         system: Json = request.system if request.system.strip() else None
         if caches(self._cache, request):
@@ -186,18 +185,18 @@ class AnthropicReader(StreamReader):
                     setattr(self._usage, name, value)
 
 
-def offer(request: chat.ChatRequest, model: str) -> tuple[tuple[chat.Tool, ...], str, claude.ThinkingPlan, bool]:
+def offer(request: chat.ChatRequest, model: str) -> tuple[tuple[chat.Tool, ...], str, reasoning.ThinkingPlan, bool]:
     """Return the declared tools, the tool choice, the reasoning plan, and whether a tool represents the schema.
 
     A schema becomes a tool that must be called. Reasoning excludes a forced call; then only the prompt contains the
     schema. If the request forces a tool and the model does not allow that, only this tool is declared.
     """
     tools, choice, schema = request.tools, request.tool_choice, request.response_schema
-    thinks = claude.plan(request, model, forced=bool(tools) and choice not in ("auto", "none"))
+    thinks = reasoning.plan(request, model, forced=bool(tools) and choice not in ("auto", "none"))
     unwrap = schema is not None and not tools and schema.get("type") == "object"
     if unwrap:
         asked = request.reasoning_effort is not None or bool(request.thinking_budget)
-        thinks = thinks if thinks.on and asked else claude.plan(request, model, forced=True)
+        thinks = thinks if thinks.on and asked else reasoning.plan(request, model, forced=True)
         unwrap = not thinks.on
     if unwrap:
         return (

@@ -25,25 +25,24 @@ from ....protocol.errors import ConfigError, CredentialsError, Unsupported
 from ....protocol.model_names import CASSETTE, models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.patches import Api
-from ...io.env_file import key_in_file
+from ...io.environment import key_in_file
 from ...io.imports import imported
 from ...io.vault.lookups import Lookup, OfEnvironment
 from . import providers, weights
 from .codec import Codec
 from .engines import require_engine
 from .prices.price import Price, Prices
-from .providers import codec_of, module_of
-from .secret_interpolation import OF_ITS_FILE, filled
+from .providers import OF_ITS_FILE, codec_of, filled, module_of
 from .target import ModelAccess, ModelChoice, ModelTarget, TokenBearer, idle_timeout_of, rules_of
 
 if TYPE_CHECKING:
     from ....supervisors import Root
     from .aws.credential_chain import RoleSigner
-    from .aws.signing import Signer
+    from .aws.keys import Signer
     from .patching import Patched
     from .python_model import Model
     from .signed_in import SignedIn, SignIns
-    from .vertex.vertex_access import VertexAccess
+    from .vertex.codecs import VertexAccess
 
 Task = Literal["embedding", "reranker"]
 """Task of a model for knowledge bases; the `type` of its entry in `config.yaml`."""
@@ -363,7 +362,7 @@ class ModelCatalog:
         if access is None:
             if not key:
                 self._refuse_adopted(client, model)
-            from .vertex.vertex_access import access_of
+            from .vertex.codecs import access_of
 
             access = self._doors[client.name] = access_of(client, key, self._environ, self._settings.file)
         return access

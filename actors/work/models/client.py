@@ -25,7 +25,7 @@ import trio
 
 from ....protocol.chat import ChatReply, ChatRequest, Delta, TextDelta
 from ....protocol.errors import AccountEmpty, KeyRefused, ModelError, Stalled, UpstreamError
-from ...io.http.error_response import message_in, retry_after
+from ...io.http.headers import message_in, retry_after
 from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.transport import Exchange, TrioTransport
 from ...io.secret_redaction import PUT, Redactor
@@ -418,7 +418,7 @@ class _Words:
 
 
 def _described(page: bytes) -> str:
-    from ...io.html.tags import scan
+    from ...io.html import scan
 
     words = _Words()
     scan(page[:LOOKED_AT].decode("utf-8-sig", errors="replace"), words, lambda: None)

@@ -27,8 +27,7 @@ from ....protocol.json_values import UNREADABLE, decode_mended
 from ....protocol.settings.model import Cache
 from ...io.encodings import image_type
 from ...io.http.sse import SseParser
-from .reasoning.stored_reasoning import CLOSE, OPEN, ReasoningOrder
-from .tool_schemas import declared
+from .stored_reasoning import CLOSE, OPEN, ReasoningOrder
 
 if TYPE_CHECKING:
     import httpx
@@ -548,12 +547,6 @@ def bearer(key: str) -> dict[str, str]:
 def given(**options: Json) -> dict[str, Json]:
     """Return the options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def function_of(tool: chat.Tool) -> Json:
-    """Return the declaration of a tool in OpenAI's format, which most providers use."""
-    function = {"name": tool.name, "description": tool.description, "parameters": declared(tool.parameters)}
-    return {"type": "function", "function": function}
 
 
 def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:

@@ -23,8 +23,8 @@ import msgspec
 from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
-from . import call_ids, codec
-from .reasoning import effort, stored_reasoning
+from . import codec, reasoning, stored_reasoning
+from .tool_format import function_of, with_valid_ids
 
 Json = Any
 
@@ -44,13 +44,13 @@ class CohereCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """Return the request in Cohere's format."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        messages.extend(_messages(call_ids.fitting(request.messages), request.model))
+        messages.extend(_messages(with_valid_ids(request.messages), request.model))
         tools, schema = _offered(request), request.response_schema
         can_enforce = not tools and schema is not None and schema.get("type") == "object"
         body = codec.given(
             model=model,
             messages=messages,
-            tools=[codec.function_of(tool) for tool in tools] or None,
+            tools=[function_of(tool) for tool in tools] or None,
             tool_choice=_CHOICES.get(request.tool_choice, "REQUIRED") if tools else None,
             response_format={"type": "json_object", "json_schema": schema} if can_enforce else None,
             temperature=request.temperature,
@@ -122,7 +122,7 @@ _CHOICES = {"auto": None, "none": "NONE"}
 
 def _thinking(request: chat.ChatRequest) -> Json:
     """Return the `thinking` option: a token budget, since Cohere has no levels. None keeps the model's default."""
-    tokens = effort.budget(request)
+    tokens = reasoning.budget_of(request)
     if tokens is None:
         return None
     # A budget of 0 means that reasoning is off.

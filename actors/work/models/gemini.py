@@ -22,9 +22,8 @@ import msgspec
 from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
-from . import codec
-from .reasoning import effort, families, stored_reasoning
-from .tool_schemas import declared
+from . import codec, reasoning, stored_reasoning
+from .tool_format import declared
 
 Json = Any
 
@@ -131,12 +130,12 @@ class GeminiReader(codec.StreamReader):
 
 def _thinking(request: chat.ChatRequest, model: str) -> Json:
     """Return the reasoning options: a level or a number of tokens, never both, and a summary of the reasoning."""
-    level, tokens = effort.level(request), effort.budget(request)
+    level, tokens = reasoning.level_of(request), reasoning.budget_of(request)
     if level is None or tokens is None:
         return None
     if level == "none":
         return {"thinkingBudget": 0}
-    known = families.gemini(model)
+    known = reasoning.gemini(model)
     if known is not None and known.version >= (3, 0) and request.thinking_budget is None:
         return {"thinkingLevel": {"xhigh": "high", "max": "high"}.get(level, level), "includeThoughts": True}
     least, most = _BUDGETS.get(known.size if known is not None else "", (0, tokens))
@@ -149,7 +148,7 @@ _BUDGETS = {"pro": (128, 32768), "flash": (0, 24576), "flash-lite": (512, 24576)
 
 def _contents(request: chat.ChatRequest, model: str) -> Iterator[Json]:
     turns = request.messages
-    known = families.gemini(model)
+    known = reasoning.gemini(model)
     strict = known is not None and known.version >= (3, 0)
     if turns and isinstance(turns[0], chat.AssistantTurn):
         yield {"role": "user", "parts": [{"text": codec.EARLIER}]}

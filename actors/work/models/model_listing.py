@@ -10,7 +10,7 @@ import msgspec
 
 from ....protocol.model_names import models_of
 from .catalog import ModelCatalog
-from .prices.rates import Rate, Tiered
+from .prices.table import Rate, Tiered
 from .providers import base_of, usable_clients
 
 if TYPE_CHECKING:

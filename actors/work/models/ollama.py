@@ -16,8 +16,8 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
-from . import codec
-from .reasoning import effort, stored_reasoning
+from . import codec, reasoning, stored_reasoning
+from .tool_format import function_of
 
 Json = Any
 
@@ -41,8 +41,8 @@ class OllamaCodec:
         body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}
         if request.tools and request.tool_choice != "none":
             offered = [tool for tool in request.tools if request.tool_choice in ("auto", "required", tool.name)]
-            body["tools"] = [codec.function_of(tool) for tool in offered]
-        level = effort.level(request)
+            body["tools"] = [function_of(tool) for tool in offered]
+        level = reasoning.level_of(request)
         if level is not None:
             body["think"] = _think(level, model)
         if request.response_schema is not None and not request.tools:  # a format would prevent tool calls

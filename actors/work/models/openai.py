@@ -24,9 +24,9 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
-from . import call_ids, codec
-from .reasoning import effort, families, stored_reasoning
-from .reasoning.stored_reasoning import OPEN, ThinkTagParser
+from . import codec, reasoning, stored_reasoning
+from .stored_reasoning import OPEN, ThinkTagParser
+from .tool_format import function_of, uses_mistral_ids, with_valid_ids
 
 Json = Any
 
@@ -57,15 +57,15 @@ class OpenAiCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """Return the request as a chat completion."""
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
-        mistral = not self._own and call_ids.of_mistral(model, self._base)
-        messages.extend(_messages(call_ids.fitting(request.messages, mistral=mistral), request.model))
-        samples = not self._own or families.openai_samples(model, effort.level(request))
+        mistral = not self._own and uses_mistral_ids(model, self._base)
+        messages.extend(_messages(with_valid_ids(request.messages, mistral=mistral), request.model))
+        samples = not self._own or reasoning.openai_samples(model, reasoning.level_of(request))
         # Of the providers with this format, only OpenAI is known to accept a schema and tools in one request.
         schema = request.response_schema if self._own or not request.tools else None
         body = codec.given(
             model=model,
             messages=messages,
-            tools=[codec.function_of(tool) for tool in request.tools] or None,
+            tools=[function_of(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,
             response_format=None if schema is None else response_format(schema),
             temperature=request.temperature if samples else None,
@@ -135,7 +135,7 @@ _DIALECTS = ("openrouter.ai", "api.deepseek.com")
 def _effort(request: chat.ChatRequest, dialect: str) -> dict[str, Json]:
     if request.reasoning_effort is None and request.thinking_budget is None:
         return {}
-    level = effort.level(request)
+    level = reasoning.level_of(request)
     if dialect == "openrouter.ai":
         tokens = request.thinking_budget if request.reasoning_effort is None else None
         return {"reasoning": {"max_tokens": tokens} if tokens else {"effort": level}}
@@ -390,8 +390,8 @@ def _parted(builder: codec.ReplyBuilder, thought: str, answer: str) -> Iterator[
 def _read_message(
     builder: codec.ReplyBuilder, message: _MessageBody, parting: ThinkTagParser | None
 ) -> Iterator[chat.Delta]:
-    reasoning = message.reasoning_content or (message.reasoning if isinstance(message.reasoning, str) else "")
-    yield from builder.reasoning(reasoning)
+    thinking = message.reasoning_content or (message.reasoning if isinstance(message.reasoning, str) else "")
+    yield from builder.reasoning(thinking)
     if isinstance(message.content, list):
         for chunk in message.content:
             thought = chunk.thinking if isinstance(chunk.thinking, list) else ()

@@ -23,7 +23,7 @@ from .codec import is_text
 
 if TYPE_CHECKING:
     from ....protocol.chat import ChatRequest
-    from .prices.rates import Tariff
+    from .prices.table import Tariff
     from .target import ModelTarget
 
 ASSUMED = 16_384

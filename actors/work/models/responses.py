@@ -8,8 +8,8 @@ it belongs to. The `phase` of a text is sent back, too. Tool results may contain
 sequences, so a request with some raises ModelError.
 
 This API is the default for OpenAI's own models that need it, for tools with reasoning or at all
-(`families.wants_responses`). `api: responses` of a client or model selects it for any other. A request with a reasoning
-effort also asks for a summary. OpenAI refuses that for organizations that are not verified; then set
+(`reasoning.wants_responses`). `api: responses` of a client or model selects it for any other. A request with a
+reasoning effort also asks for a summary. OpenAI refuses that for organizations that are not verified; then set
 `reasoning_summary: off`.
 
 Sources: https://developers.openai.com/api/reference/resources/responses; the types of github.com/openai/openai-python.
@@ -26,9 +26,8 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache, ReasoningSummary
-from . import call_ids, codec, openai
-from .reasoning import effort, families, stored_reasoning
-from .tool_schemas import declared
+from . import codec, openai, reasoning, stored_reasoning
+from .tool_format import declared, with_valid_ids
 
 Json = Any
 
@@ -63,10 +62,10 @@ class ResponsesCodec:
             raise ModelError(
                 f"'{request.model}' does not support `stop`: the Responses API has no such option; try `api: chat`"
             )
-        level = effort.level(request)
+        level = reasoning.level_of(request)
         schema = request.response_schema if self._own or not request.tools else None  # see `openai`
-        samples = not self._own or families.openai_samples(model, level)
-        thinks = level != "none" and (level is not None or families.openai_thinks(model))
+        samples = not self._own or reasoning.openai_samples(model, level)
+        thinks = level != "none" and (level is not None or reasoning.openai_thinks(model))
         own = request.extra.get("include")
         include = [*(own if isinstance(own, list) else ()), "reasoning.encrypted_content"]
         # Chat completions nest name and schema below `json_schema`; this API has them at the level of `type`.
@@ -75,7 +74,7 @@ class ResponsesCodec:
         )
         body = codec.given(
             model=model,
-            input=[item for turn in call_ids.fitting(request.messages) for item in _items(turn, request.model)],
+            input=[item for turn in with_valid_ids(request.messages) for item in _items(turn, request.model)],
             instructions=request.system or None,
             tools=[_tool(tool) for tool in request.tools] or None,
             tool_choice=_choice(request.tool_choice) if request.tools else None,

@@ -22,11 +22,9 @@ from ....protocol.settings import ClientSettings, Settings
 from ....protocol.settings.model import OAuthSettings
 from ....supervisors import Root
 from ...io.directories import state_dir
-from ...io.oauth.endpoint import TokenEndpoint
-from ...io.oauth.http import AuthHttp
-from ...io.oauth.keeper import Keepers, TokenKeeper
-from ...io.oauth.server import LOOPBACK, AuthServer
-from ...io.oauth.token import OAuthToken, TokenFile
+from ...io.oauth.authorization import LOOPBACK, AuthServer
+from ...io.oauth.endpoint import AuthHttp, TokenEndpoint
+from ...io.oauth.token import Keepers, OAuthToken, TokenFile, TokenKeeper
 from .providers import signs_in
 
 T = TypeVar("T")

@@ -157,9 +157,9 @@ class ModelTarget(msgspec.Struct, frozen=True, kw_only=True):
             model.thinking_budget,
             settings.thinking_budget,
         ) != _NO_BUDGETS:
-            from .reasoning import effort  # imported late: most requests ask for no reasoning
+            from . import reasoning  # imported late: most requests ask for no reasoning
 
-            changes = effort.wanted(request, self.id, self.name, model, settings)
+            changes = reasoning.wanted(request, self.id, self.name, model, settings)
         if request.model != self.id:
             changes["model"] = self.id
         for field in ("temperature", "top_p"):

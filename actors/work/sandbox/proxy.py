@@ -25,8 +25,7 @@ import trio
 
 from ....protocol.errors import CallboardError
 from ...io.http import guarded
-from ...io.http.connections import BROKEN
-from ...io.http.streams import RECEIVE, PlainWire, Wire
+from ...io.http.connections import BROKEN, RECEIVE, PlainWire, Wire
 from .grants import NotAdmitted, Who
 from .hosts import host_and_port
 

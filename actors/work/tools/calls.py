@@ -27,7 +27,7 @@ from ...io.secret_redaction import hide_in, without_secrets
 from ..call_clock import Clock
 from ..journal.actor_journal import scope_of
 from ..journal.unknown_outcome import may_call
-from ..playback.playback import OutsideEffect, done, in_turn
+from ..playback import OutsideEffect, done, in_turn
 from .path_rules import FileAccess
 from .permissions import Permissions
 from .tool import Arguments, Json, Tool, VisibleResult, shortened, text_of

@@ -48,8 +48,8 @@ from ....protocol.errors import CallRefused, NobodyToAsk, ToolFailed
 from ....protocol.kernel.questions import Question, pattern_of
 from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
+from .. import playback as play
 from ..journal.actor_journal import scope_of as current_scope
-from ..playback import playback as play
 from ..sandbox.current import current as current_sandbox
 from .path_rules import Bar, FileAccess, PathContext, PathRule, weighed
 from .rules import HOST, JudgedCall, by_subject, denials, of_denials, of_host, places, rule_for, ruled, stricter

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.messages import says
 
-from callboard.actors.io.env_file import load_env_file, load_key_files, read_dotenv
+from callboard.actors.io.environment import load_env_file, load_key_files, read_dotenv
 from callboard.protocol.errors import ConfigError
 
 
@@ -38,11 +38,11 @@ def test_values_quotes_comments_and_export(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("A=1\nrubbish here\n", says("io.env_file._parse", file="….env", line=2)),
-        ("A=1\n\n2B=x\n", says("io.env_file._parse", file="….env", line=3)),
-        ("A='x\n", says("io.env_file._value", where="….env:1: A")),
-        ('A="x"y\n', says("io.env_file._value.2", where="….env:1: A")),
-        ("A=\0\n", says("io.env_file._parse.2", file="….env", line=1, name="A")),
+        ("A=1\nrubbish here\n", says("io.environment._parse", file="….env", line=2)),
+        ("A=1\n\n2B=x\n", says("io.environment._parse", file="….env", line=3)),
+        ("A='x\n", says("io.environment._value", where="….env:1: A")),
+        ('A="x"y\n', says("io.environment._value.2", where="….env:1: A")),
+        ("A=\0\n", says("io.environment._parse.2", file="….env", line=1, name="A")),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, text: str, complaint: str) -> None:
@@ -53,10 +53,10 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, complaint: str) -> None:
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"A=\xff")
-    with pytest.raises(ConfigError, match=says("io.env_file.read_dotenv")):
+    with pytest.raises(ConfigError, match=says("io.environment.read_dotenv")):
         read_dotenv(tmp_path / ".env")
     (tmp_path / "dir" / ".env").mkdir(parents=True)
-    with pytest.raises(ConfigError, match=says("io.env_file.read_dotenv.2")):
+    with pytest.raises(ConfigError, match=says("io.environment.read_dotenv.2")):
         read_dotenv(tmp_path / "dir" / ".env")
 
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from support.planted_secrets import Planted
 
 from callboard.actors.io import secret_redaction
-from callboard.actors.io.http import error_response
-from callboard.actors.io.http.simple_request import SimpleResponse
+from callboard.actors.io.http import headers
+from callboard.actors.io.http.transport import SimpleResponse
 from callboard.actors.io.oauth.authorization import printable
 from callboard.actors.io.secret_redaction import Redactor
 from callboard.actors.work.mcp.links import texts as mcp_texts
@@ -238,8 +238,8 @@ def test_forms_that_programs_write_are_found_by_the_vault_and_by_redactors(write
 def cuts_of(text: str) -> Iterator[tuple[str, str]]:
     """Each way by which a text that others wrote becomes shorter, with a name."""
     body = text.encode()
-    yield "plain error body", error_response.message_in(body)
-    yield "json error body", error_response.message_in(json.dumps({"error": {"message": text}}).encode())
+    yield "plain error body", headers.message_in(body)
+    yield "json error body", headers.message_in(json.dumps({"error": {"message": text}}).encode())
     yield "short answer", SimpleResponse(200, httpx.Headers(), body).explanation
     yield "words of a sign-in", printable(text)
     yield "output of a tool", output.OutputFile(body[: len(body) // 2], len(body)).text

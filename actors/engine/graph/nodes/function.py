@@ -17,10 +17,10 @@ from .....protocol.errors import NodeFailed, TimedOut, UsageError
 from .....protocol.graph.model import FunctionNode
 from .....protocol.json_values import to_json
 from .....supervisors.user_code import user_code
+from ....work import playback as play
 from ....work.call_clock import Clock
 from ....work.context import CallingAgent
 from ....work.journal.unknown_outcome import Skipped, may_run
-from ....work.playback import playback as play
 from ....work.tools.functions import call_function, declaration_of, is_async, is_context, parameters_of
 from ....work.tools.tool_context import Context
 from ..plan import NodeJob, NodeResult

@@ -32,7 +32,7 @@ from ....work.context import CallingAgent
 from ....work.journal.actor_journal import noted
 from ....work.journal.run_journal import REPLY
 from ....work.opening_instructions import OpeningInstructions
-from ....work.playback.playback import playback, value
+from ....work.playback import playback, value
 from ....work.tools.calls import Around, CallPlayer
 from ....work.tools.tool import Tool
 from ...conversation.agent import AROUND

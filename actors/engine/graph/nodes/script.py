@@ -29,11 +29,11 @@ from ....io import temporary
 from ....io.directories import root_dir, user_folder
 from ....io.imports import PROCESSES, imported
 from ....io.secret_redaction import without_secrets
+from ....work import playback as play
 from ....work.call_clock import Clock
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.unknown_outcome import Skipped, may_run
 from ....work.library import PROMPT_UTILS
-from ....work.playback import playback as play
 from ....work.sandbox import current as sandbox
 from ....work.sandbox.place import Beyond
 from ..plan import NodeJob, NodeResult

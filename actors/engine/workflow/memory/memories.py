@@ -34,7 +34,7 @@ from .....supervisors import Actor
 from ....work.journal.actor_journal import noted, scope_of
 from ....work.labels.labels import Labels
 from ....work.models.providers import client_of
-from ....work.playback.playback import OutsideEffect, whole
+from ....work.playback import OutsideEffect, whole
 from ..messages import Message
 from ..plan import WorkflowRun
 from .documents import Documents

@@ -21,7 +21,7 @@ from .....supervisors import Actor
 from .....supervisors.user_code import failure_of, user_code
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.unknown_outcome import once
-from ....work.playback.playback import OutsideEffect, playback, whole
+from ....work.playback import OutsideEffect, playback, whole
 from ...graph.failures import NEVER_TOLERATED
 from ..job import Code, Job
 from ..machine.perform import Said, message_of, restored

@@ -19,18 +19,14 @@ from .....protocol.problems import did_you_mean
 from .....protocol.references import is_secret_name
 from .....protocol.settings import ClientSettings
 from ....io.imports import imported
-from ....io.oauth.authorization import authorization
-from ....io.oauth.endpoint import TokenEndpoint
-from ....io.oauth.http import AuthHttp
-from ....io.oauth.loopback import code_from, listening
-from ....io.oauth.server import is_on_loopback
+from ....io.oauth.authorization import authorization, code_from, is_on_loopback, listening
+from ....io.oauth.endpoint import AuthHttp, TokenEndpoint
 from ....io.oauth.token import OAuthToken
 from ....io.secret_redaction import handed_out, without_secrets
 from ....io.vault.age import require_age
 from ....io.vault.file import VaultFile, unusable
 from ....io.vault.keys import Passphrase
-from ....work.models.providers import signs_in
-from ....work.models.secret_interpolation import filled
+from ....work.models.providers import filled, signs_in
 from ....work.models.signed_in import auth_server_of, client_to_sign_in, token_file_of
 from ..command_line import ChatLine, command
 

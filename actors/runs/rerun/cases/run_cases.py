@@ -21,7 +21,7 @@ from .....protocol.errors import CallboardError
 from .....protocol.json_values import NotJson, decode, decode_mended
 from .....protocol.outcome import Outcome
 from .....protocol.requests import Limits, RunRequest
-from ....work.playback.playback import Playback
+from ....work.playback import Playback
 from ...begin import perform
 from ...loading import RunCallbacks
 from ...root import Root
@@ -32,7 +32,7 @@ from .expectations import ObservedRun, unmet
 
 if TYPE_CHECKING:
     from .....protocol.outcome import Outcome
-    from ....work.playback.playback import Playback
+    from ....work.playback import Playback
     from ...root import Root
 
 Status: TypeAlias = Literal["passed", "failed"]

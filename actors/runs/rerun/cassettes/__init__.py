@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .....protocol.errors import UsageError
 
 if TYPE_CHECKING:
-    from ....work.playback.playback import Playback
+    from ....work.playback import Playback
 
 
 def prompt_of(cassette: str | os.PathLike[str]) -> str:

@@ -36,8 +36,7 @@ from .....protocol.errors import CallboardError, ConfigError, UsageError
 from .....protocol.kernel.questions import Answer
 from .....supervisors.escalation import HOLD, PASS, Verdict
 from ....io.tenancy import environ
-from ....work.playback.playback import Asking, Beginning, OutsideEffect
-from ....work.playback.replies import RecordedReply
+from ....work.playback import Asking, Beginning, OutsideEffect, RecordedReply
 from .cassette_paths import NamedPaths
 from .content import CallIds, RequestContent, as_json, as_value, content_of, lines_of, lines_of_value
 from .recording import TOKEN, named_paths_of, recorded_token

@@ -34,7 +34,7 @@ from .....protocol.version import VERSION
 from .....supervisors.escalation import PASS, Verdict
 from ....io.secret_redaction import Redactor, secrets_of
 from ....io.tenancy import environ
-from ....work.playback.playback import Asking, Beginning, OutsideEffect
+from ....work.playback import Asking, Beginning, OutsideEffect
 from .cassette_paths import NamedPaths
 from .content import CallIds, as_json, content_of
 

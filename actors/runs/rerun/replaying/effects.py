@@ -20,8 +20,7 @@ from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
 from .....supervisors.escalation import HOLD, Verdict
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.run_journal import HOOK, REPLY, SERVER_TOOLS
-from ....work.playback.playback import PLAYED, PREVIEW, Asking, Beginning, OutsideEffect, Preview
-from ....work.playback.replies import RecordedReply
+from ....work.playback import PLAYED, PREVIEW, Asking, Beginning, OutsideEffect, Preview, RecordedReply
 from ....work.tools.tool import VisibleResult
 from .journal_index import failure_of
 

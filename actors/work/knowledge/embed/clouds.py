@@ -20,7 +20,7 @@ import msgspec
 
 from .....protocol.errors import Unsupported
 from ...models.codec import bearer
-from ...models.vertex.publishers import maker_of
+from ...models.vertex.location import maker_of
 from .codecs import COHERE, Embedded, EmbeddingCodec, decoded
 
 # --- Bedrock ----------------------------------------------------------------------------------------------

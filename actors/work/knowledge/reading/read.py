@@ -21,8 +21,7 @@ from .....protocol.errors import ProcessError, TimedOut
 from .....protocol.knowledge import Document
 from .....supervisors.installation import install_command
 from ....io.encodings import binary, cleaned, declared_inside, decoded
-from ....io.html.markdown import TextTooLong
-from ....io.html.page import page_of
+from ....io.html import TextTooLong, page_of
 from . import kinds
 from .limits import TOO_MUCH, Bounds, CantRead, megabytes, watch
 

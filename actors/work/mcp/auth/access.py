@@ -1,7 +1,7 @@
 """Tokens of a process for MCP servers: the token of each request, and the reaction to a refusal.
 
     no token, no sign-in yet           send the request without; most servers require none
-    401                                get another token, refreshed once for all waiting requests (`io.oauth.keeper`)
+    401                                get another token, refreshed once for all waiting requests (`TokenKeeper`)
                                        or from a sign-in meanwhile in any process; send the request again
     403 with `insufficient_scope`      get a token from a sign-in meanwhile and send the request again; otherwise store
                                        the scopes for the next sign-in
@@ -25,14 +25,12 @@ from .....protocol.errors import CallboardError, OAuthRefused, SignInNeeded
 from .....protocol.mcp.config import Server
 from ....io.directories import state_dir
 from ....io.oauth.endpoint import TokenEndpoint
-from ....io.oauth.keeper import Keepers, TokenKeeper
-from ....io.oauth.token import OAuthToken
+from ....io.oauth.token import Keepers, OAuthToken, TokenKeeper
 from .store import LoginStore, StoredLogin
 
 if TYPE_CHECKING:
     from .....supervisors.root import Root
-    from ....io.oauth.authorization import Authorization
-    from ....io.oauth.loopback import Redirect
+    from ....io.oauth.authorization import Authorization, Redirect
 
 TRIES = 2
 """Repetitions of a refused request with another token."""

@@ -22,7 +22,7 @@ import trio
 
 from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError
-from ....io.oauth.http import OAuthResponse
+from ....io.oauth.endpoint import OAuthResponse
 from . import metadata
 from .metadata import AuthorizationServer, ProtectedResource, Unusable
 

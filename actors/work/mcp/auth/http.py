@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .....protocol.errors import ConfigError
-from ....io.http.connections import ConnectionRoute, Connections
+from ....io.http.connections import ConnectionRoute, Connections, PlainWire, Wire, peer
 from ....io.http.guarded import CantFetch, GuardedTransport, is_private
-from ....io.http.streams import PlainWire, Wire, peer
 from ....io.http.transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
-from ....io.oauth.http import AuthHttp, OAuthResponse
+from ....io.oauth.endpoint import AuthHttp, OAuthResponse
 
 
 class ProbeTransport(TrioTransport):

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from .....protocol.decoding import convert
-from ....io.oauth.http import OAuthResponse
+from ....io.oauth.endpoint import OAuthResponse
 from .metadata import AuthorizationServer, Unusable, quoted
 
 Json: TypeAlias = Any

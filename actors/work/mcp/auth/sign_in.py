@@ -28,11 +28,9 @@ from .....protocol.jsonrpc import encode_request
 from .....protocol.mcp.config import OAuth, Server
 from .....protocol.mcp.model import HANDSHAKE, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN
 from .....protocol.version import VERSION
-from ....io.http.error_response import challenge_of
-from ....io.oauth.authorization import Authorization, authorization
+from ....io.http.headers import challenge_of
+from ....io.oauth.authorization import LOOPBACK, Authorization, AuthServer, Redirect, authorization, listening
 from ....io.oauth.endpoint import TokenEndpoint
-from ....io.oauth.loopback import Redirect, listening
-from ....io.oauth.server import LOOPBACK, AuthServer
 from ....io.oauth.token import OAuthToken
 from .discovery import DiscoveredLogin, discover
 from .http import GuardedAuthHttp, ProbeTransport

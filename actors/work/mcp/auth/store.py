@@ -21,7 +21,7 @@ from .....protocol.json_values import UNREADABLE
 from .....protocol.mcp.config import OAuth, Server
 from ....io.atomic_write import write_whole
 from ....io.directories import private_directory
-from ....io.oauth.server import AuthServer
+from ....io.oauth.authorization import AuthServer
 from ....io.oauth.token import OAuthToken, TokenFile
 from .metadata import canonical, union
 

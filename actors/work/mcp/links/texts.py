@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .....protocol.errors import HttpRefused, McpError, McpLost, McpSignInNeeded, McpUnauthorized, McpUnsent
 from .....protocol.jsonrpc import INVALID_REQUEST, METHOD_NOT_FOUND, ErrorData, ErrorResponse, decode
 from .....protocol.mcp.config import Server
-from ....io.http.error_response import challenge_of, message_in
+from ....io.http.headers import challenge_of, message_in
 from ....io.secret_redaction import hidden_head, hidden_tail
 from ..auth.access import remedy
 from ..auth.metadata import words

@@ -58,15 +58,14 @@ from ...call_clock import Clock
 from ...journal.actor_journal import scope_of
 from ...journal.run_journal import SERVER_TOOLS
 from ...journal.unknown_outcome import key_of
-from ...playback.playback import OutsideEffect, done
+from ...playback import OutsideEffect, done
 from ...tools.tool import Arguments, Json, Tool, ToolSpec, shortened
 from ..links.link import CallOrigin
 from ..throttle import Throttle
 from .names import offered_name
 
 if TYPE_CHECKING:
-    from ....io.oauth.authorization import Authorization
-    from ....io.oauth.loopback import Redirect
+    from ....io.oauth.authorization import Authorization, Redirect
     from ...tools.permissions import Permissions
     from ..auth.access import ServerAccess
     from ..pool.servers import McpServers, ServerScope
@@ -385,7 +384,7 @@ async def signed_in(me: Actor, server: Server, access: ServerAccess, needed: Mcp
         began: start of the refused request, by trio's clock.
     """
     # Imported late: few conversations need a sign-in, and these bring an HTTP client and a listener with them.
-    from ....io.oauth.loopback import code_from
+    from ....io.oauth.authorization import code_from
     from ..auth.sign_in import sign_in
 
     async with access.turn:

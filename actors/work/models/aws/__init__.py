@@ -7,9 +7,9 @@ Five names to know:
 
     BedrockCodec       Converse, one format for all models, with cache points (`bedrock`)
     signer_of          the signer of a client, from the credentials above (`credential_chain`)
-    Signer             Signature Version 4 (`signing`)
-    ProfileRole        temporary keys of a profile: a role, SSO (`sso`), or a program (`profiles`)
-    EventStreamParser  binary messages of a streamed answer (`event_stream`)
+    Signer             Signature Version 4 (`keys`)
+    ProfileRole        temporary keys of a profile: a role, SSO, or a program (`credential_chain`)
+    AssumedRole        temporary keys of this container or machine (`roles`)
 
 Start with `signer_of` for credentials, with `BedrockCodec` for the format.
 """

@@ -1,7 +1,7 @@
 """Codec of Amazon Bedrock's Converse API, one format for all models.
 
     POST {api_base}/model/{modelId}/converse
-    POST {api_base}/model/{modelId}/converse-stream      an answer of binary messages, see `event_stream`
+    POST {api_base}/model/{modelId}/converse-stream      an answer of binary messages, see `EventStreamParser`
 
 Roles must alternate and the user must begin, so adjacent turns of one role become one message. A conversation with tool
 calls must declare tools, even if none may be called now. The format has no tool choice `none`: tools remain declared if
@@ -25,10 +25,12 @@ https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+from zlib import crc32
 
 import msgspec
 
@@ -36,17 +38,16 @@ from .....protocol import chat
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ModelError, UpstreamError
 from .....protocol.settings.model import Cache
-from .. import call_ids, codec
+from .. import codec, reasoning, stored_reasoning
 from ..anthropic import offer, unwrapped
-from ..reasoning import claude, effort, families, stored_reasoning
-from ..tool_schemas import declared
-from .event_stream import EventStreamMessage, EventStreamParser
+from ..tool_format import declared, with_valid_ids
 
 if TYPE_CHECKING:
     import httpx
 
     from .credential_chain import RoleSigner
-    from .signing import Signer
+    from .keys import Signer
+
 
 Json = Any
 
@@ -80,8 +81,8 @@ class BedrockCodec:
         """Return the request in the Converse format. Raises ModelError for a reasoning effort that is not supported."""
         tools, choice, thinks, unwrap = offer(request, model)
         # `offer` assumes Claude's rules for unknown names; other models have their own fields, see `_more_fields`.
-        if families.claude(model) is None:
-            thinks = claude.ThinkingPlan()
+        if reasoning.claude(model) is None:
+            thinks = reasoning.ThinkingPlan()
         options = codec.given(
             maxTokens=request.max_tokens or (ROOM + thinks.room if thinks.thinking and thinks.on else None),
             temperature=request.temperature if thinks.samples else None,
@@ -89,7 +90,7 @@ class BedrockCodec:
             stopSequences=request.stop or None,
         )
         body = codec.given(
-            messages=_messages(call_ids.fitting(request.messages), request.model),
+            messages=_messages(with_valid_ids(request.messages), request.model),
             system=[{"text": request.system}] if request.system.strip() else None,
             inferenceConfig=options or None,
             toolConfig=_tools(tools, choice, request.messages),
@@ -213,12 +214,12 @@ class BedrockReader(codec.StreamReader):
 # --- out --------------------------------------------------------------------------------------------------
 
 
-def _more_fields(request: chat.ChatRequest, model: str, thinks: claude.ThinkingPlan) -> dict[str, Json]:
+def _more_fields(request: chat.ChatRequest, model: str, thinks: reasoning.ThinkingPlan) -> dict[str, Json]:
     """Return the model's own fields for the reasoning effort. Raises ModelError for an unknown model with an effort."""
     own = request.extra.get("additionalModelRequestFields")
     fields: dict[str, Json] = dict(own) if isinstance(own, dict) else {}
-    level = effort.level(request)
-    if families.claude(model) is not None:
+    level = reasoning.level_of(request)
+    if reasoning.claude(model) is not None:
         more = codec.given(thinking=thinks.thinking, output_config=thinks.effort and {"effort": thinks.effort})
         return fields | more
     if level is None or level == "none":
@@ -365,7 +366,7 @@ _NOVA = re.compile(r"amazon\.nova-(?:2-)?(?:micro|lite|pro|premier)")
 def mark(body: dict[str, Json], cache: Cache, request: chat.ChatRequest, model: str) -> None:
     """Add cache points to the body of a request, if the settings and the model allow it."""
     nova = _NOVA.search(model) is not None
-    claude = families.claude(model)
+    claude = reasoning.claude(model)
     known = nova or (claude is not None and (claude.version >= (3, 7) or "3-5-haiku" in model))
     if not codec.caches(cache, request) or (cache == "auto" and not known):
         return
@@ -483,3 +484,82 @@ def usage_of(usage: BedrockUsage | None) -> chat.TokenUsage:
         cache_write_tokens=written,
         cache_write_1h_tokens=sum(each.input_tokens or 0 for each in details if each.ttl == "1h"),
     )
+
+
+# --- event streams: binary messages with headers and two checksums each
+#
+#     total length (4), length of the headers (4), CRC of these (4), headers, payload, CRC of all before (4)
+#
+# A header is the length of its name (1), the name, a type (1) and a value. All numbers are big-endian; the CRC is
+# zlib's CRC-32. Source: the Smithy specification of `application/vnd.amazon.eventstream`.
+
+
+MOST_OF_MESSAGE = 24 * 1024 * 1024
+"""Maximum size of a message in bytes, which is AWS's own limit of a payload."""
+
+_PRELUDE = struct.Struct("!III")
+_CRC = struct.Struct("!I")
+_LENGTH = struct.Struct("!H")
+_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""Sizes of header values in bytes by type: true, false, integers, a time, a UUID. Types 6 and 7 state their length."""
+
+_TEXT = 7
+
+
+class EventStreamMessage(msgspec.Struct, frozen=True):
+    """Message of a stream. `headers` contains only the headers with text values."""
+
+    headers: dict[str, str]
+    payload: bytes
+
+
+class EventStreamParser:
+    """Incremental parser of a stream: call `feed` with bytes as they arrive."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[EventStreamMessage]:
+        """Yield the messages that `data` completes. Raises UpstreamError if the stream is damaged."""
+        self._rest += data
+        while len(self._rest) >= _PRELUDE.size:
+            total, headers, checksum = _PRELUDE.unpack_from(self._rest)
+            # Checked first: a damaged length would make the parser wait for bytes that never arrive.
+            if crc32(self._rest[:8]) != checksum:
+                raise UpstreamError("the stream is damaged: the checksum of a message's lengths does not fit")
+            if total > MOST_OF_MESSAGE or total < _PRELUDE.size + headers + _CRC.size:
+                raise UpstreamError(f"the stream is damaged: a message of {total} bytes with {headers} of headers")
+            if len(self._rest) < total:
+                return
+            message = bytes(self._rest[:total])
+            del self._rest[:total]
+            if crc32(message[:-4]) != _CRC.unpack(message[-4:])[0]:
+                raise UpstreamError("the stream is damaged: the checksum of a message does not fit")
+            begin = _PRELUDE.size + headers
+            yield EventStreamMessage(_headers(message[_PRELUDE.size : begin]), message[begin:-4])
+
+
+def _headers(data: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(data):
+            name = data[at + 1 : at + 1 + data[at]].decode()
+            at += 1 + data[at]
+            kind = data[at]
+            at += 1
+            if kind in _SIZES:
+                at += _SIZES[kind]
+                continue
+            size = _LENGTH.unpack_from(data, at)[0]
+            at += _LENGTH.size
+            if kind == _TEXT:
+                found[name] = data[at : at + size].decode()
+            elif kind != _TEXT - 1:
+                raise ValueError(f"type {kind}")
+            at += size
+        if at > len(data):
+            raise ValueError("it ends too early")
+    except (IndexError, struct.error, ValueError) as error:  # wrong UTF-8 is a ValueError
+        raise UpstreamError(f"the stream is damaged: a header can't be read ({error})") from error
+    return found

@@ -11,13 +11,11 @@ genai-prices (https://github.com/pydantic/genai-prices, MIT, see LICENSE in this
 that this package reads. `callboard models update` writes a newer table to the data directory; the newer of the two is
 used. The table is loaded with the first price lookup.
 
-    rates           rates of a model at a time, and the cost of a reply
-    table           providers and models, and the match of names
+    table           providers, models with their rates, the match of names, and the cost of a reply
     genai_prices    genai-prices' file, validated and converted to a table; creation of `table.json`
-    models_yaml     Loki's `models.yaml`, merged into the table
     price           price of one model, looked up on first use
     price_lookup    lookup of a configured model in the table in use, which is the package's or an updated one
-    update          download of a newer table
+    update          download of a newer table; Loki's `models.yaml`, merged into the table
 
-May import `protocol`, `actors/io` and `vertex.publishers`. Start with `price_lookup`.
+May import `protocol`, `actors/io` and `vertex.location`. Start with `price_lookup`.
 """

@@ -20,8 +20,7 @@ from msgspec import Meta
 
 from .....protocol.decoding import json_decoder
 from .....protocol.errors import ConfigError
-from .rates import USD, Rate, Rates, Tier, Tiered
-from .table import Match, PriceEntry, PriceTable, Provider, compiled
+from .table import USD, Match, PriceEntry, PriceTable, Provider, Rate, Rates, Tier, Tiered, compiled
 
 URL = "https://raw.githubusercontent.com/pydantic/genai-prices/main/prices/new_data/v2/data_slim.json"
 """URL of genai-prices' published prices."""

@@ -11,7 +11,7 @@ import trio
 if TYPE_CHECKING:
     from .....protocol.settings import ClientSettings, ModelSettings
     from .price_lookup import Finder
-    from .rates import Tariff
+    from .table import Tariff
 
 
 class Price:

@@ -20,9 +20,7 @@ from .....protocol.errors import ConfigError
 from .....protocol.settings import ClientSettings, ModelSettings
 from ....io.atomic_write import write_whole
 from ....io.directories import data_dir, private_directory
-from ..vertex.publishers import maker_of
-from .rates import FREE, Rates, Tariff
-from .table import PriceEntry, PriceTable, Provider
+from .table import FREE, PriceEntry, PriceTable, Provider, Rates, Tariff
 
 SELLERS = {
     "openai": "openai",
@@ -109,8 +107,11 @@ class Finder:
         table = self.tables.table
         provider = _seller(table, client, api_base)
         name = model.real_name or model.name
-        if client.type == "vertexai" and (maker := maker_of(name))[0] in ("google", "anthropic"):
-            name = maker[1]
+        if client.type == "vertexai":
+            from ..vertex.location import maker_of
+
+            maker, own_name = maker_of(name)
+            name = own_name if maker in ("google", "anthropic") else name
         found = table.find(provider, name) if provider is not None else None
         seller, entry = found or ("", None)
         return FoundPrice(tariff=self._tariff(model, own, entry, seller), seller=seller, entry=entry)

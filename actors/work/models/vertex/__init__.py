@@ -6,10 +6,10 @@ with the first token of a credentials file.
 Five names to know:
 
     vertex_codec    the codec of a model, by its publisher (`codecs`)
-    VertexAccess    paths and headers of requests, with a token or an API key (`vertex_access`)
-    Identity        an access token that is refreshed before it expires (`vertex_access`)
+    VertexAccess    paths and headers of requests, with a token or an API key (`codecs`)
+    Identity        an access token that is refreshed before it expires (`codecs`)
     source_of       the search for credentials, in the order of Google's own libraries (`location`)
-    maker_of        the publisher of a model by its name, also for its price (`publishers`)
+    maker_of        the publisher of a model by its name, also for its price (`location`)
 
-Start with `vertex_access`.
+Start with `codecs`.
 """

@@ -1,4 +1,4 @@
-"""Vertex AI addresses and the search for credentials.
+"""Vertex AI addresses, makers of models, and the search for credentials.
 
     location     base URL
     global       https://aiplatform.googleapis.com/v1
@@ -166,3 +166,18 @@ def _expanded(path: str, environ: Mapping[str, str]) -> Path:
 
 def _variable(client: ClientSettings, key: str) -> str:
     return re.sub(r"[^A-Z0-9]", "_", f"{client.name}_{key}".upper())
+
+
+# --- makers of models
+
+
+_MAKERS = {"anthropic": ("claude",), "mistralai": ("mistral", "codestral", "ministral")}
+"""Makers by the start of a model name."""
+
+
+def maker_of(model: str) -> tuple[str, str]:
+    """Return the maker of a model, and the maker's name of it. Without a known maker, it is `google`."""
+    maker, slash, name = model.removeprefix("publishers/").partition("/")
+    if slash and maker not in ("models", "endpoints", "projects"):
+        return maker, name.removeprefix("models/")
+    return next((maker for maker, begins in _MAKERS.items() if model.startswith(begins)), "google"), model

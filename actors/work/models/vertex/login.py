@@ -22,7 +22,7 @@ import trio
 
 from .....protocol.errors import ConfigError, CredentialsError, UpstreamError
 from .....supervisors.installation import install_command
-from ....io.http.simple_request import SimpleResponse, simple_request
+from ....io.http.transport import SimpleResponse, simple_request
 from .location import CredentialsFile
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"

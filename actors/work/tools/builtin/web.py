@@ -22,8 +22,7 @@ import trio
 from .....protocol.errors import ToolFailed
 from .....protocol.kernel.text_cuts import head_of
 from ....io.encodings import declared_inside, decoded
-from ....io.html.page import PageReader
-from ....io.html.tags import attributes_of, scan
+from ....io.html import PageReader, attributes_of, scan
 from ....io.http import guarded
 from ....io.secret_redaction import hidden, hidden_head
 from ..tool import Arguments, Json

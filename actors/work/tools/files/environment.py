@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....io.directories import root_dir, user_folder
-from ....io.env_file import env_file, read_dotenv
+from ....io.environment import env_file, read_dotenv
 from ...library import PROMPT_UTILS
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from support.mcp_guest import ASKER, HELLO, META, SLOW, SOON, Serve
 from support.messages import has_message
 from support.waiting import until
 
-import callboard.actors.io.stdio as stdio
+import callboard.actors.io.outbox as stdio
 from callboard.actors.front.mcp_server.call import McpToolCall
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -132,7 +132,7 @@ async def test_a_line_that_is_too_long_is_skipped_without_being_kept(
     stage.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         await client.writing.send_all(b"x" * 5_000_000 + b"\n")
-        assert has_message((await client.hear())["error"]["message"], "io.stdio._messages", MAX_LINE=100000)
+        assert has_message((await client.hear())["error"]["message"], "io.outbox._messages", MAX_LINE=100000)
         assert len((await client.request("tools/list"))["tools"]) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.io.html.page import PageReader
+from callboard.actors.io.html import PageReader
 
 
 def readable(html: str, url: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.io.http.error_response import LONGEST_CHALLENGE, Challenge, challenge_of, challenges
+from callboard.actors.io.http.headers import LONGEST_CHALLENGE, Challenge, challenge_of, challenges
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from support.fake_models import FakeModels, Reply
 from support.messages import says
 
-from callboard.actors.io.http.simple_request import MOST, simple_request
+from callboard.actors.io.http.transport import MOST, simple_request
 from callboard.protocol.errors import CredentialsError, UpstreamError
 
 
@@ -21,9 +21,7 @@ async def test_an_answer_comes_whatever_its_status(fake_model: FakeModels) -> No
 
 async def test_what_goes_wrong_names_the_host(fake_model: FakeModels) -> None:
     fake_model.script(Reply(raw=b"x" * (MOST + 1)), Reply(drop="at once"), Reply(delay=600.0))
-    with pytest.raises(
-        CredentialsError, match=says("io.http.simple_request.simple_request", where="127.0.0.1", MOST=65536)
-    ):
+    with pytest.raises(CredentialsError, match=says("io.http.transport.simple_request", where="127.0.0.1", MOST=65536)):
         await simple_request("GET", fake_model.url, {}, environ={}, timeout=60.0)
     with pytest.raises(UpstreamError, match=r"127\.0\.0\.1: "):
         await simple_request("GET", fake_model.url, {}, environ={}, timeout=60.0)

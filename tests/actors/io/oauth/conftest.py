@@ -12,8 +12,7 @@ import trio.testing
 from support.auth_server import LocalAuthServer, auth_server
 
 from callboard.actors.io.oauth.authorization import authorization
-from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.http import AuthHttp
+from callboard.actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from callboard.actors.io.oauth.token import OAuthToken, TokenFile
 from callboard.supervisors import Root
 

@@ -7,8 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 from support.messages import says
 
-from callboard.actors.io.oauth.authorization import Authorization, authorization, challenge_of
-from callboard.actors.io.oauth.server import AuthServer, check_url
+from callboard.actors.io.oauth.authorization import Authorization, AuthServer, authorization, challenge_of, check_url
 from callboard.protocol.errors import ConfigError, OAuthRefused, UsageError
 
 SERVER = AuthServer(

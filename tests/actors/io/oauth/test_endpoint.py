@@ -13,8 +13,7 @@ from support.auth_server import SECRET, LocalAuthServer
 from support.messages import says
 
 from callboard.actors.io.oauth.authorization import authorization
-from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.http import AuthHttp
+from callboard.actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from callboard.actors.io.oauth.token import LONGEST_LIFETIME
 from callboard.protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError
 
@@ -112,7 +111,7 @@ async def test_answers_that_are_no_token(
 
 
 async def test_a_form_as_answer_is_read_as_well(server: LocalAuthServer, endpoint: TokenEndpoint) -> None:
-    from callboard.actors.io.oauth.http import _fields
+    from callboard.actors.io.oauth.endpoint import _fields
 
     form = b"access_token=abc&token_type=bearer&scope=repo%20gist"
     assert _fields(form, "application/x-www-form-urlencoded") == {
@@ -169,7 +168,7 @@ async def test_an_answer_without_end(server: LocalAuthServer, endpoint: TokenEnd
         return 200, b"x" * 10_000_000
 
     server.pages["/token"] = page
-    with pytest.raises(UpstreamError, match=says("io.http.simple_request.simple_request")):
+    with pytest.raises(UpstreamError, match=says("io.http.transport.simple_request")):
         await signed_in(server, endpoint)
 
 

@@ -13,10 +13,8 @@ from support.auth_server import LocalAuthServer
 from support.messages import says
 from support.starter import forked
 
-from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.http import AuthHttp
-from callboard.actors.io.oauth.keeper import JUST_NOW, LOOK, PAUSE, Keepers, TokenKeeper
-from callboard.actors.io.oauth.token import OAuthToken, TokenFile
+from callboard.actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
+from callboard.actors.io.oauth.token import JUST_NOW, LOOK, PAUSE, Keepers, OAuthToken, TokenFile, TokenKeeper
 from callboard.protocol.errors import ConfigError, OAuthRefused, SignInNeeded, UpstreamError
 from callboard.supervisors import Root
 
@@ -310,7 +308,7 @@ async def test_without_a_refresh_token_the_end_of_the_token_is_the_end(
     keeper = keeper_of(root, endpoint, file)
     await keeper.token()
     clock.jump(3600.0)
-    with pytest.raises(SignInNeeded, match=says("io.oauth.keeper._Held._must_hold.2")):
+    with pytest.raises(SignInNeeded, match=says("io.oauth.token._Held._must_hold.2")):
         await keeper.token()
 
 
@@ -338,7 +336,7 @@ async def test_a_server_that_refuses_each_new_token_is_not_asked_for_another_by_
 ) -> None:
     token = await keeper.other_than(await keeper.token())
     for _ in range(5):
-        with pytest.raises(SignInNeeded, match=says("io.oauth.keeper._Held.renew")):
+        with pytest.raises(SignInNeeded, match=says("io.oauth.token._Held.renew")):
             await keeper.other_than(token)
     assert server.refreshes == 1
     clock.jump(JUST_NOW)
@@ -400,9 +398,9 @@ PROCESS = """
     import os, sys, time, trio
     from pathlib import Path
     from callboard.actors.io.oauth.endpoint import TokenEndpoint
-    from callboard.actors.io.oauth.http import AuthHttp
-    from callboard.actors.io.oauth.keeper import Keepers
-    from callboard.actors.io.oauth.server import AuthServer
+    from callboard.actors.io.oauth.endpoint import AuthHttp
+    from callboard.actors.io.oauth.token import Keepers
+    from callboard.actors.io.oauth.authorization import AuthServer
     from callboard.actors.io.oauth.token import TokenFile
     from callboard.supervisors import Root
 

@@ -10,8 +10,7 @@ import trio.testing
 from support.auth_server import LocalAuthServer
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.keeper import Keepers, TokenKeeper
-from callboard.actors.io.oauth.token import OAuthToken, TokenFile
+from callboard.actors.io.oauth.token import Keepers, OAuthToken, TokenFile, TokenKeeper
 from callboard.protocol.errors import SignInNeeded, UpstreamError
 from callboard.supervisors import Root
 

@@ -13,9 +13,15 @@ import trio.testing
 from support.auth_server import LocalAuthServer, visit
 from support.messages import says
 
-from callboard.actors.io.oauth.authorization import Authorization, authorization
-from callboard.actors.io.oauth.loopback import MOST_AT_ONCE, REQUEST_WITHIN, Redirect, listening
-from callboard.actors.io.oauth.server import LOOPBACK
+from callboard.actors.io.oauth.authorization import (
+    LOOPBACK,
+    MOST_AT_ONCE,
+    REQUEST_WITHIN,
+    Authorization,
+    Redirect,
+    authorization,
+    listening,
+)
 from callboard.protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused
 
 Person = Callable[[Authorization], Awaitable[None]]
@@ -135,7 +141,7 @@ async def test_a_crowd_of_connections_is_held_at_bay(server: LocalAuthServer, cl
 async def test_a_browser_that_never_comes(server: LocalAuthServer, autojump_clock: trio.testing.MockClock) -> None:
     async with listening(LOOPBACK) as redirect:
         request = authorization(server.client(), redirect.uri)
-        with pytest.raises(NobodyToAsk, match=says("io.oauth.loopback.Redirect.answer.2", within=300)) as error:
+        with pytest.raises(NobodyToAsk, match=says("io.oauth.authorization.Redirect.answer.2", within=300)) as error:
             await redirect.answer(request)
         assert error.value.exit_code == 5
         assert not is_open(redirect)

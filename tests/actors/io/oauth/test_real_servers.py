@@ -15,8 +15,7 @@ import trio
 from support.auth_server import LocalAuthServer
 
 from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.keeper import Keepers
-from callboard.actors.io.oauth.token import TokenFile
+from callboard.actors.io.oauth.token import Keepers, TokenFile
 from callboard.protocol.errors import CallboardError, NobodyToAsk, OAuthRefused, SignInNeeded, UpstreamError
 from callboard.supervisors import Root
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 from support.messages import says
 
-from callboard.actors.io.oauth.server import AuthServer
+from callboard.actors.io.oauth.authorization import AuthServer
 from callboard.actors.io.oauth.token import LOCK_WITHIN, MOST_BYTES, OAuthToken, TokenFile
 from callboard.protocol.errors import ConfigError, UpstreamError
 

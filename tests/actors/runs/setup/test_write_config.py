@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import says
 
-from callboard.actors.io.env_file import read_dotenv
+from callboard.actors.io.environment import read_dotenv
 from callboard.actors.runs.setup.detect import UsableProvider, of_provider
 from callboard.actors.runs.setup.write_config import (
     add_to_env_file,

@@ -16,7 +16,7 @@ from support.fake_models import FakeModels, Reply
 from support.gateways import Recorder, reaching
 from support.messages import says
 
-from callboard.actors.io.http.error_response import retry_after
+from callboard.actors.io.http.headers import retry_after
 from callboard.actors.work.models import client as client_module
 from callboard.actors.work.models.gateway import REFUSED_FOR, Gateway
 from callboard.protocol.chat import ChatRequest, Restarted, TextDelta, TokenUsage, Tool, UserTurn

@@ -8,7 +8,7 @@ from support.messages import has_message
 
 from callboard.actors.io.vault.lookups import OfEnvironment
 from callboard.actors.work.models.catalog import ModelCatalog
-from callboard.actors.work.models.secret_interpolation import OF_ITS_FILE, filled
+from callboard.actors.work.models.providers import OF_ITS_FILE, filled
 from callboard.protocol.errors import CredentialsError
 from callboard.protocol.settings import ClientSettings, Settings, read_settings
 
@@ -75,7 +75,7 @@ clients:
         catalog.target("one:m")
     assert has_message(
         str(error.value),
-        "work.models.secret_interpolation.filled",
+        "work.models.providers.filled",
         name="one",
         file="config.yaml",
         path="extra.proxy",

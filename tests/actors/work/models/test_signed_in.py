@@ -16,8 +16,7 @@ from support.messages import says
 
 import callboard
 from callboard.actors.io.oauth.authorization import authorization
-from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.http import AuthHttp
+from callboard.actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from callboard.actors.io.oauth.token import OAuthToken
 from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.signed_in import auth_server_of, token_file_of

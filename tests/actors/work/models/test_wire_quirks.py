@@ -12,8 +12,8 @@ from support.aws_messages import exception
 from support.codec_bench import ADD, HELLO
 from support.provider_wires import WIRES, Fragment, Wire, sse
 
-from callboard.actors.work.models.call_ids import fitting
 from callboard.actors.work.models.codec import StreamOrWhole, check_reply
+from callboard.actors.work.models.tool_format import with_valid_ids
 from callboard.protocol.chat import (
     AssistantTurn,
     ChatReply,
@@ -599,7 +599,7 @@ def test_ids_of_calls_fit_the_provider_one_to_one(name: str, ids: list[str], mod
 def test_ids_that_fit_stay() -> None:
     call = ToolCall(id="toolu_01A", name="note")
     turns = (UserTurn("hi"), AssistantTurn("", (call,)), ToolTurn(call="toolu_01A", name="note", content=""))
-    assert fitting(turns) is turns
+    assert with_valid_ids(turns) is turns
 
 
 # --- more of a stream --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from .....io.html.markdown import MarkdownWriter
+from .....io.html import MarkdownWriter
 from .package import Archive, Relations, XmlHandler, stream
 
 _HEADING = re.compile(r"heading ([1-6])$")

@@ -18,7 +18,7 @@ from callboard.actors.work.knowledge.embed.model_client import WITHIN, ModelClie
 from callboard.actors.work.models.allowance import AllowanceRules
 from callboard.actors.work.models.limiter import Gates
 from callboard.actors.work.models.prices.price import Price
-from callboard.actors.work.models.prices.rates import FREE
+from callboard.actors.work.models.prices.table import FREE
 from callboard.protocol.errors import UpstreamError
 from callboard.protocol.events import EventData, LlmEmbedding, LlmWaiting
 from callboard.protocol.settings import Settings, read_settings

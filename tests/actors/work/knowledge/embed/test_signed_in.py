@@ -12,8 +12,7 @@ from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
 
 from callboard.actors.io.oauth.authorization import authorization
-from callboard.actors.io.oauth.endpoint import TokenEndpoint
-from callboard.actors.io.oauth.http import AuthHttp
+from callboard.actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.models.signed_in import auth_server_of, token_file_of
 from callboard.protocol.errors import SignInNeeded

@@ -13,7 +13,7 @@ from support.fake_models import Request
 from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
 from support.messages import says
 
-from callboard.actors.io.oauth.http import OAuthResponse
+from callboard.actors.io.oauth.endpoint import OAuthResponse
 from callboard.actors.work.mcp.auth.discovery import discover
 from callboard.actors.work.mcp.auth.http import GuardedAuthHttp
 from callboard.actors.work.mcp.auth.metadata import Unusable
@@ -148,7 +148,7 @@ async def test_a_document_without_an_end_is_not_read_to_it(nursery: trio.Nursery
             sent += 65536
 
     server = await fake_mcp(nursery, endless)
-    with pytest.raises(Unusable, match=says("io.http.simple_request.simple_request")):
+    with pytest.raises(Unusable, match=says("io.http.transport.simple_request")):
         await discover(server.url, HTTP)
     assert sent < 16 * 1024 * 1024
 

@@ -153,7 +153,7 @@ async def test_who_says_no_is_not_asked_again(town: Town, house: House, nursery:
     assert len(person.shown) == 1
     (warning,) = house.of("run.warning")
     assert warning.code == "mcp_sign_in"
-    assert has_message(warning.message, "io.oauth.loopback._pasted.2")
+    assert has_message(warning.message, "io.oauth.authorization._pasted.2")
 
 
 async def test_without_a_person_nothing_is_asked_or_registered(town: Town, house: House) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.aws_messages import message
 from support.messages import says
 
-from callboard.actors.work.models.aws.event_stream import EventStreamMessage, EventStreamParser
+from callboard.actors.work.models.aws.bedrock import EventStreamMessage, EventStreamParser
 from callboard.protocol.errors import UpstreamError
 
 PUBLISHED = (
@@ -52,7 +52,7 @@ def test_headers_that_are_no_texts_are_passed_over() -> None:
     "raw", [b"\x05ab", b"\x01x", b"\x01x\x0a", b"\x01x\x07\x00", b"\x01x\x07\x00\x09ab", b"\x01\xff\x00"]
 )
 def test_headers_that_make_no_sense_are_damage(raw: bytes) -> None:
-    with pytest.raises(UpstreamError, match=says("work.models.aws.event_stream._headers.2")):
+    with pytest.raises(UpstreamError, match=says("work.models.aws.bedrock._headers.2")):
         read(message(raw, b""), 1000)
 
 

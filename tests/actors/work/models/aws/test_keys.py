@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from support.messages import says
 
-from callboard.actors.work.models.aws.keys import bedrock_at, keys_of, region_of
-from callboard.actors.work.models.aws.signing import AwsKeys
+from callboard.actors.work.models.aws.keys import AwsKeys, bedrock_at, keys_of, region_of
 from callboard.protocol.errors import ConfigError, CredentialsError
 from callboard.protocol.settings import ClientSettings
 
@@ -86,7 +85,7 @@ def test_what_is_missing_is_said(home: dict[str, str], tmp_path: Path) -> None:
     ):
         keys_of(client(profile="wrok"), home)
     for key in ("caf\u00e9", "a\nb"):
-        with pytest.raises(CredentialsError, match=says("work.models.aws.signing.AwsKeys.__post_init__")):
+        with pytest.raises(CredentialsError, match=says("work.models.aws.keys.AwsKeys.__post_init__")):
             keys_of(client(access_key_id="A", secret_access_key=key), home)
     with pytest.raises(CredentialsError, match=says("work.models.aws.keys.keys_of", name_2="default")):
         keys_of(client(), {"HOME": str(tmp_path / "nowhere")})

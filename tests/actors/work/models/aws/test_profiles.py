@@ -15,10 +15,9 @@ from support.fake_models import FakeModels, Reply, Request
 from support.gateways import Silent, reaching
 from support.messages import says
 
-from callboard.actors.work.models.aws.credential_chain import RoleSigner, signer_of
-from callboard.actors.work.models.aws.profiles import ProfileRole
+from callboard.actors.work.models.aws.credential_chain import ProfileRole, RoleSigner, signer_of
+from callboard.actors.work.models.aws.keys import AwsKeys, Signer
 from callboard.actors.work.models.aws.roles import EARLY
-from callboard.actors.work.models.aws.signing import AwsKeys, Signer
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings, Settings
@@ -146,22 +145,22 @@ async def test_the_source_may_be_the_environment_or_the_container(files: Files, 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ("[profile x]\nrole_arn = a\n", says("work.models.aws.profiles.ProfileRole._source.4")),
+        ("[profile x]\nrole_arn = a\n", says("work.models.aws.credential_chain.ProfileRole._source.4")),
         (
             "[profile x]\nrole_arn = a\nsource_profile = y\n",
-            says("work.models.aws.profiles.ProfileRole._of.2", name="y"),
+            says("work.models.aws.credential_chain.ProfileRole._of.2", name="y"),
         ),
         (
             "[profile x]\nrole_arn = a\nsource_profile = d\nmfa_serial = m\n",
-            says("work.models.aws.profiles.ProfileRole._source"),
+            says("work.models.aws.credential_chain.ProfileRole._source"),
         ),
         (
             "[profile x]\nrole_arn = a\nsource_profile = y\n[profile y]\nrole_arn = b\nsource_profile = x\n",
-            says("work.models.aws.profiles.ProfileRole._of", name="x", before="x -> y"),
+            says("work.models.aws.credential_chain.ProfileRole._of", name="x", before="x -> y"),
         ),
         (
             "[profile x]\nrole_arn = a\ncredential_source = Environment\n",
-            says("work.models.aws.profiles.ProfileRole._source.2"),
+            says("work.models.aws.credential_chain.ProfileRole._source.2"),
         ),
     ],
 )
@@ -179,7 +178,7 @@ async def test_a_profile_that_is_not_whole_is_told(
         (
             denied("AccessDenied", "not authorized to perform: sts:AssumeRole"),
             CredentialsError,
-            says("work.models.aws.sts.sts", words="…sts:AssumeRole…", asked="…agents"),
+            says("work.models.aws.roles.sts", words="…sts:AssumeRole…", asked="…agents"),
         ),
         (denied("ExpiredToken", "The security token included in the request is expired"), CredentialsError, "expired"),
         (denied("Throttling", "Rate exceeded", 400), UpstreamError, "Rate exceeded"),
@@ -187,7 +186,7 @@ async def test_a_profile_that_is_not_whole_is_told(
         (
             Reply(raw=b"<html>proxy</html>"),
             CredentialsError,
-            says("work.models.aws.sts.sts.2", explanation="<html>proxy…"),
+            says("work.models.aws.roles.sts.2", explanation="<html>proxy…"),
         ),
     ],
 )
@@ -248,10 +247,11 @@ async def test_a_program_that_is_none_is_told(files: Files) -> None:
         with pytest.raises(CredentialsError, match="no-such-tool"):
             await of("x", files("[profile x]\ncredential_process = no-such-tool\n"), root).renew()
         with pytest.raises(
-            ConfigError, match=says("work.models.aws.profiles.ProfileRole._printed.3", error="No closing quotation")
+            ConfigError,
+            match=says("work.models.aws.credential_chain.ProfileRole._printed.3", error="No closing quotation"),
         ):
             await of("x", files("[profile x]\ncredential_process = 'open\n"), root).renew()
-    with pytest.raises(ConfigError, match=says("work.models.aws.profiles.ProfileRole._printed.2")):
+    with pytest.raises(ConfigError, match=says("work.models.aws.credential_chain.ProfileRole._printed.2")):
         await of("x", files("[profile x]\ncredential_process = true\n")).renew()
 
 

@@ -12,8 +12,8 @@ from support.fake_models import FakeModels, Reply, Request
 from support.gateways import Silent, reaching
 from support.messages import says
 
+from callboard.actors.work.models.aws.keys import AwsKeys
 from callboard.actors.work.models.aws.roles import AssumedRole
-from callboard.actors.work.models.aws.signing import AwsKeys
 from callboard.actors.work.models.refreshing_credential import PAUSE
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
@@ -177,7 +177,7 @@ async def test_a_failure_is_told_to_all_and_passes(fake_model: FakeModels) -> No
     [
         (Reply(status=404, raw=b"no such role"), CredentialsError, "no such role"),
         (Reply(raw=b'{"Code": "AssumeRoleUnauthorizedAccess"}'), CredentialsError, "AssumeRoleUnauthorizedAccess"),
-        (Reply(raw=b"x" * 100_000), CredentialsError, says("io.http.simple_request.simple_request")),
+        (Reply(raw=b"x" * 100_000), CredentialsError, says("io.http.transport.simple_request")),
         (Reply(status=503, raw=b""), UpstreamError, "no explanation"),
         (Reply(drop="at once"), UpstreamError, "127.0.0.1"),
     ],

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from callboard.actors.work.models.aws.signing import AwsKeys, Signer
+from callboard.actors.work.models.aws.keys import AwsKeys, Signer
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 KEYS = AwsKeys("AKIDEXAMPLE", SECRET)

@@ -13,9 +13,8 @@ import trio
 from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
 
-from callboard.actors.work.models.aws.credential_chain import RoleSigner, signer_of
-from callboard.actors.work.models.aws.profiles import ProfileRole
-from callboard.actors.work.models.aws.signing import AwsKeys
+from callboard.actors.work.models.aws.credential_chain import ProfileRole, RoleSigner, signer_of
+from callboard.actors.work.models.aws.keys import AwsKeys
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 from callboard.protocol.settings import ClientSettings
 
@@ -184,10 +183,15 @@ SIGN_IN = "sign in: aws sso login --profile work"
             GOOD,
             Reply(status=403, raw=b'{"message": "No access"}'),
             CredentialsError,
-            says("work.models.aws.sso.sso_keys.4", words="…No access…", settings="Agents", settings_2=123456789012),
+            says(
+                "work.models.aws.credential_chain.sso_keys.4",
+                words="…No access…",
+                settings="Agents",
+                settings_2=123456789012,
+            ),
         ),
         (GOOD, Reply(status=503, raw=b"busy"), UpstreamError, r"busy \(HTTP 503\)"),
-        (GOOD, Reply(raw=b"<html>"), CredentialsError, says("work.models.aws.sso.sso_keys.5")),
+        (GOOD, Reply(raw=b"<html>"), CredentialsError, says("work.models.aws.credential_chain.sso_keys.5")),
     ],
     ids=["none", "ended", "not whole", "no time", "refused", "no access", "busy", "something else"],
 )
@@ -229,6 +233,6 @@ async def test_a_sign_in_goes_before_keys_of_the_profile_and_serves_roles(home: 
     signer = signer_of(client, "bedrock", environ, "c", None)
     assert isinstance(signer, RoleSigner)
     fake_model.answer_with(answers(NEWER))
-    with pytest.raises(CredentialsError, match=says("work.models.aws.sts.sts.2")):
+    with pytest.raises(CredentialsError, match=says("work.models.aws.roles.sts.2")):
         await of(environ, "role").renew()
     assert "Credential=ASIA/" in fake_model.requests[-1].headers["authorization"]

@@ -10,9 +10,8 @@ from support.fake_models import FakeModels, Reply
 from support.messages import says
 
 from callboard.actors.work.models.aws.credential_chain import RoleSigner, signer_of
-from callboard.actors.work.models.aws.roles import EARLY
-from callboard.actors.work.models.aws.signing import Signer
-from callboard.actors.work.models.aws.sts import WebIdentity
+from callboard.actors.work.models.aws.keys import Signer
+from callboard.actors.work.models.aws.roles import EARLY, WebIdentity
 from callboard.protocol.errors import ConfigError, CredentialsError
 from callboard.protocol.settings import ClientSettings
 
@@ -72,7 +71,7 @@ async def test_what_goes_wrong_is_told(fake_model: FakeModels, tmp_path: Path) -
         await WebIdentity(told, "eu-central-1").renew()
     (tmp_path / "token").unlink()
     with pytest.raises(
-        ConfigError, match=says("work.models.aws.sts.WebIdentity._ask", _FILE="AWS_WEB_IDENTITY_TOKEN_FILE")
+        ConfigError, match=says("work.models.aws.roles.WebIdentity._ask", _FILE="AWS_WEB_IDENTITY_TOKEN_FILE")
     ):
         await WebIdentity(told, "eu-central-1").renew()
 

@@ -11,7 +11,7 @@ from support.messages import says
 
 from callboard.actors.work.models.prices.genai_prices import LARGEST, encoded, read
 from callboard.actors.work.models.prices.price_lookup import vendored
-from callboard.actors.work.models.prices.rates import Rates, Tier, Tiered
+from callboard.actors.work.models.prices.table import Rates, Tier, Tiered
 from callboard.protocol.errors import ConfigError
 
 TODAY = date(2026, 8, 22)

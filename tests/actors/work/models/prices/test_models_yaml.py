@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from support.messages import says
 
-from callboard.actors.work.models.prices import models_yaml
 from callboard.actors.work.models.prices.price_lookup import Finder, vendored
-from callboard.actors.work.models.prices.rates import Tariff
-from callboard.actors.work.models.prices.table import PriceTable
-from callboard.actors.work.models.prices.update import update
+from callboard.actors.work.models.prices.table import PriceTable, Tariff
+from callboard.actors.work.models.prices.update import laid_over, update
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import ClientSettings, ModelSettings
 
@@ -59,8 +57,8 @@ LISTED = b"""
 """
 
 
-def laid_over(data: bytes) -> PriceTable:
-    return models_yaml.laid_over(vendored(), data, where="models.yaml", today=TODAY)
+def merged(data: bytes) -> PriceTable:
+    return laid_over(vendored(), data, where="models.yaml", today=TODAY)
 
 
 async def tariff(tmp_path: Path, client: ClientSettings, model: str, type: str = "chat") -> Tariff | None:
@@ -98,7 +96,7 @@ async def test_where_prices_are_the_same_the_table_keeps_what_else_it_knows(tmp_
 
 
 def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
-    before, table = vendored(), laid_over(LISTED)
+    before, table = vendored(), merged(LISTED)
     assert (table.source, table.made) == ("models.yaml", TODAY)
     assert [each.id for each in table.providers] == [*(each.id for each in before.providers), "somewhere"]
     groq = [next(each for each in one.providers if each.id == "groq") for one in (before, table)]
@@ -114,12 +112,12 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
     ("data", "words"),
     [
         (b"", "it holds nothing; expected is a list of `provider:`"),
-        (b"just words\n", says("work.models.prices.models_yaml._models.3")),
+        (b"just words\n", says("work.models.prices.update._models.3")),
         (b"clients:\n  - a\n", "is not a models file: it holds a mapping"),
         (b"- openai\n", r"line 1: \[0\] is"),
         (b"- provider: openai\n", r"line 1: \[0\] has no `provider`, or no list of `models`"),
-        (b"- models: []\n", says("work.models.prices.models_yaml._models.5", number=0)),
-        (b"- provider: x\n  models: {a: b}\n", says("work.models.prices.models_yaml._models.5")),
+        (b"- models: []\n", says("work.models.prices.update._models.5", number=0)),
+        (b"- provider: x\n  models: {a: b}\n", says("work.models.prices.update._models.5")),
         (b"- provider: x\n  models:\n    - gpt\n", r"line 3: \[0\].models\[0\] is"),
         (
             b"- provider: x\n  models:\n    - type: chat\n",
@@ -130,14 +128,14 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
             says("protocol.reading.Reading._misfit", prefix="…line 4: ", path="[0].models[0].input_price"),
         ),
         (b"- provider: x\n  models:\n    - name: a\n      input_price: -1\n", "line 4: .*input_price"),
-        (b"- provider: x\n  models:\n    - name: a\n", says("work.models.prices.models_yaml.laid_over")),
-        (b"- provider: [\n", says("work.models.prices.models_yaml._check")),
-        (b"\xff\xfe", says("work.models.prices.models_yaml._models.2", error="'utf-8'…")),
-        (b"#" * (2 * 1024 * 1024 + 1), says("work.models.prices.models_yaml._models", LARGEST=2)),
-        (b"<html>404</html>", says("work.models.prices.models_yaml._models.3")),
+        (b"- provider: x\n  models:\n    - name: a\n", says("work.models.prices.update.laid_over")),
+        (b"- provider: [\n", says("work.models.prices.update._check")),
+        (b"\xff\xfe", says("work.models.prices.update._models.2", error="'utf-8'…")),
+        (b"#" * (2 * 1024 * 1024 + 1), says("work.models.prices.update._models", LARGEST_YAML=2)),
+        (b"<html>404</html>", says("work.models.prices.update._models.3")),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(data: bytes, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as failed:
-        laid_over(data)
+        merged(data)
     assert str(failed.value).startswith("models.yaml ")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.actors.work.models.prices.price_lookup import vendored
-from callboard.actors.work.models.prices.rates import FREE, Rates, Tariff, Tier, Tiered
+from callboard.actors.work.models.prices.table import FREE, Rates, Tariff, Tier, Tiered
 from callboard.protocol.chat import TokenUsage
 
 counts = st.integers(0, 10**9)

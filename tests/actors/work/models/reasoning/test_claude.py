@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.work.models.reasoning.claude import ThinkingPlan, plan
-from callboard.actors.work.models.reasoning.families import Claude, claude
+from callboard.actors.work.models.reasoning import Claude, ThinkingPlan, claude, plan
 from callboard.protocol.chat import AssistantTurn, ChatRequest, Thought, ToolCall, ToolTurn, UserTurn
 
 HI = (UserTurn("hi"),)

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 from support.messages import says
 
+from callboard.actors.work.models import reasoning
 from callboard.actors.work.models.catalog import ModelCatalog
-from callboard.actors.work.models.reasoning import effort
-from callboard.actors.work.models.reasoning.families import openai_samples, refusal, wants_responses
+from callboard.actors.work.models.reasoning import openai_samples, refusal, wants_responses
 from callboard.protocol.chat import ChatRequest, ReasoningEffort, UserTurn
 from callboard.protocol.errors import Unsupported
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings, read_settings
@@ -56,8 +56,8 @@ def test_what_the_settings_want_of_all_is_not_asked_of_one_that_can_not() -> Non
     ("model", "wish", "why"),
     [
         ("openai:gpt-4o-mini", {"reasoning_effort": "low"}, "'openai:gpt-4o-mini' does not support reasoning"),
-        ("claude:claude-3-5-sonnet", {"thinking_budget": 2000}, says("work.models.reasoning.families.refusal.2")),
-        ("claude:claude-fable-5", {"reasoning_effort": "none"}, says("work.models.reasoning.families.refusal")),
+        ("claude:claude-3-5-sonnet", {"thinking_budget": 2000}, says("work.models.reasoning.refusal.2")),
+        ("claude:claude-fable-5", {"reasoning_effort": "none"}, says("work.models.reasoning.refusal")),
         ("gemini:gemini-2.5-pro", {"thinking_budget": 0}, "always reasons"),
         ("gemini:gemini-3-flash", {"reasoning_effort": "none"}, "always reasons"),
     ],
@@ -73,14 +73,14 @@ def test_not_thinking_can_be_asked_of_one_that_does_not() -> None:
 
 
 def test_levels_and_tokens_stand_for_each_other() -> None:
-    assert set(effort.BUDGETS) == set(get_args(ReasoningEffort))
-    for level, tokens in effort.BUDGETS.items():
-        assert effort.budget(ChatRequest(messages=HI, reasoning_effort=level)) == tokens
-        back = effort.level(ChatRequest(messages=HI, thinking_budget=tokens))
+    assert set(reasoning.BUDGETS) == set(get_args(ReasoningEffort))
+    for level, tokens in reasoning.BUDGETS.items():
+        assert reasoning.budget_of(ChatRequest(messages=HI, reasoning_effort=level)) == tokens
+        back = reasoning.level_of(ChatRequest(messages=HI, thinking_budget=tokens))
         assert back == ("xhigh" if level == "max" else level)
     both = ChatRequest(messages=HI, reasoning_effort="low", thinking_budget=9)
-    assert (effort.level(both), effort.budget(both)) == ("low", 9)
-    assert effort.level(ChatRequest(messages=HI)) is effort.budget(ChatRequest(messages=HI)) is None
+    assert (reasoning.level_of(both), reasoning.budget_of(both)) == ("low", 9)
+    assert reasoning.level_of(ChatRequest(messages=HI)) is reasoning.budget_of(ChatRequest(messages=HI)) is None
 
 
 @pytest.mark.parametrize(

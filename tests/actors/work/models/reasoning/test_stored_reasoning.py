@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from callboard.actors.work.models import stored_reasoning
 from callboard.actors.work.models.codec import ReplyBuilder
-from callboard.actors.work.models.reasoning import stored_reasoning
 from callboard.protocol.chat import AssistantTurn, ChatReply, Thought, ToolCall
 
 pieces = st.lists(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.models.reasoning.stored_reasoning import ThinkTagParser
+from callboard.actors.work.models.stored_reasoning import ThinkTagParser
 
 
 def parted(*pieces: str) -> tuple[str, str]:

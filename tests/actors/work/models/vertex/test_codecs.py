@@ -16,8 +16,7 @@ from support.messages import has_message, says
 from callboard.actors.work.models.catalog import ModelCatalog
 from callboard.actors.work.models.gateway import Gateway
 from callboard.actors.work.models.providers import client_of
-from callboard.actors.work.models.vertex.codecs import CLAUDE_VERSION, vertex_codec
-from callboard.actors.work.models.vertex.vertex_access import VertexAccess
+from callboard.actors.work.models.vertex.codecs import CLAUDE_VERSION, VertexAccess, vertex_codec
 from callboard.protocol.chat import (
     ChatRequest,
     Delta,

@@ -26,9 +26,9 @@ from support.google_services import (
 from support.messages import says
 
 from callboard.actors.work.models.refreshing_credential import PAUSE
+from callboard.actors.work.models.vertex.codecs import EARLY, Identity, boot_seconds
 from callboard.actors.work.models.vertex.location import CredentialsFile, Machine, Source
 from callboard.actors.work.models.vertex.login import read_login
-from callboard.actors.work.models.vertex.vertex_access import EARLY, Identity, boot_seconds
 from callboard.protocol.errors import ConfigError, CredentialsError, UpstreamError
 
 URL = httpx.URL("https://aiplatform.googleapis.com/v1")
@@ -119,7 +119,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
         (Reply(status=503, raw=b"later"), UpstreamError, r"no token: later \(HTTP 503\)"),
         (Reply(status=429, raw=b"slower"), UpstreamError, r"no token: slower \(HTTP 429\)"),
         (Reply(drop="at once"), UpstreamError, r"127\.0\.0\.1: "),
-        (Reply(raw=b"x" * 70_000), CredentialsError, says("io.http.simple_request.simple_request")),
+        (Reply(raw=b"x" * 70_000), CredentialsError, says("io.http.transport.simple_request")),
     ],
     ids=[
         "signature",
@@ -339,7 +339,7 @@ async def test_without_the_extra_the_error_names_it(
 async def test_without_a_project_nothing_is_asked(fake_model: FakeModels, tmp_path: Path) -> None:
     Google(fake_model)
     file = signed_in(tmp_path, fake_model.url, quota_project_id="")
-    with pytest.raises(ConfigError, match=says("work.models.vertex.vertex_access.Identity._ask", _name="vertexai")):
+    with pytest.raises(ConfigError, match=says("work.models.vertex.codecs.Identity._ask", _name="vertexai")):
         await of(file, environ={"CLOUDSDK_CONFIG": str(tmp_path)}).renew()
 
 
@@ -369,22 +369,22 @@ async def test_a_machine_has_a_token_and_a_project(fake_model: FakeModels) -> No
         (
             Reply(status=404, raw=b"Not Found"),
             CredentialsError,
-            says("work.models.vertex.vertex_access.Identity._metadata.2"),
+            says("work.models.vertex.codecs.Identity._metadata.2"),
         ),
         (
             Reply(raw=b'{"access_token": "x", "expires_in": 9}'),
             CredentialsError,
-            says("work.models.vertex.vertex_access.Identity._metadata.3"),
+            says("work.models.vertex.codecs.Identity._metadata.3"),
         ),
         (
             Reply(raw=b"<html>", headers={"metadata-flavor": "Google"}),
             CredentialsError,
-            says("work.models.vertex.vertex_access.Identity._of_machine", explanation="<html>"),
+            says("work.models.vertex.codecs.Identity._of_machine", explanation="<html>"),
         ),
         (
             Reply(status=503, raw=b"busy"),
             UpstreamError,
-            says("work.models.vertex.vertex_access.Identity._metadata", explanation="busy", status=503),
+            says("work.models.vertex.codecs.Identity._metadata", explanation="busy", status=503),
         ),
         (Reply(drop="at once"), UpstreamError, r"127\.0\.0\.1: "),
     ],
@@ -399,5 +399,5 @@ async def test_what_a_machine_is_refused_is_said(
 
 async def test_there_is_no_token_before_it_was_asked_for(tmp_path: Path) -> None:
     source: Source = Machine("metadata.example")
-    with pytest.raises(CredentialsError, match=says("work.models.vertex.vertex_access.Identity.token")):
+    with pytest.raises(CredentialsError, match=says("work.models.vertex.codecs.Identity.token")):
         _ = Identity(source, "", {}).token

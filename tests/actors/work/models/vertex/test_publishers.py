@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.work.models.vertex.publishers import maker_of
+from callboard.actors.work.models.vertex.location import maker_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from support.tool_bench import Bench
 
 from callboard.actors.io.directories import root_dir
-from callboard.actors.io.env_file import load_env_file
+from callboard.actors.io.environment import load_env_file
 from callboard.actors.work.tools.files.environment import (
     LONGEST_VARIABLE,
     PROMPT_UTILS,

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from .....protocol import chat
+from ....protocol import chat
 
 Json = Any
 

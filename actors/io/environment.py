@@ -1,8 +1,9 @@
-"""Parser for `.env` files: `NAME=VALUE` lines, as data.
+"""Environment of the program: the user's `.env` file, key files, and the user's shell.
 
-Nothing is expanded or executed: `$HOME` and `$(date)` remain unchanged. A value in single quotes is literal. One in
-double quotes may contain `\\n`, `\\t`, `\\"`, `\\\\` and may span lines. An unquoted one ends where ` #` begins a
-comment. A leading `export` is allowed. Variables that are already set always win.
+**`.env` files** have `NAME=VALUE` lines, read as data. Nothing is expanded or executed: `$HOME` and `$(date)` remain
+unchanged. A value in single quotes is literal. One in double quotes may contain `\\n`, `\\t`, `\\"`, `\\\\` and may
+span lines. An unquoted one ends where ` #` begins a comment. A leading `export` is allowed. Variables that are already
+set always win.
 
 The program `callboard` first loads the file of the configuration directory into its own environment. So provider keys,
 `CALLBOARD_<KEY>` and `${NAME}` in files may be defined there. A program that uses Callboard as a library owns its
@@ -153,3 +154,8 @@ def _value(text: str, at: int, where: str) -> tuple[str, int]:
     if quote == '"':
         value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), value, flags=re.DOTALL)
     return value, rest.end()
+
+
+def shell_of(environ: Mapping[str, str]) -> str:
+    """Return the shell: `CALLBOARD_SHELL` or `LOKI_SHELL`, else `SHELL`, else `/bin/sh`."""
+    return variable_value("shell", environ)[1] or environ.get("SHELL") or "/bin/sh"
