@@ -20,9 +20,8 @@ from ...actors.io.oauth.loopback import Redirect, code_from, listening
 from ...actors.io.oauth.server import is_on_loopback
 from ...actors.io.settings import load_settings
 from ...actors.runs.root import Root
-from ...actors.work.mcp.auth.access import folder
+from ...actors.work.mcp.auth.access import LoginStore, folder
 from ...actors.work.mcp.auth.sign_in import sign_in, sign_out
-from ...actors.work.mcp.auth.store import LoginStore
 from ...actors.work.mcp.files import load_mcp
 from ...actors.work.models.providers import signs_in
 from ...actors.work.models.secret_interpolation import filled
