@@ -136,20 +136,10 @@ def _parameters(tool: ServerTool) -> dict[str, Json]:
 
 
 _FITS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-
-
 _OTHERS = re.compile(r"[^A-Za-z0-9_.-]+")
-
-
 _DEEPEST = 30
-
-
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-
-
 _MAPS = ("$defs", "definitions")
-
-
 _ONES = ("items", "additionalProperties", "not")
 
 
