@@ -51,8 +51,23 @@ from ....protocol.permissions import Permissions as Rules
 from ..journal.actor_journal import scope_of as current_scope
 from ..playback import playback as play
 from ..sandbox.current import current as current_sandbox
-from .path_rules import Bar, FileAccess, PathContext, PathRule, weighed
-from .rules import HOST, JudgedCall, by_subject, denials, of_denials, of_host, places, rule_for, ruled, stricter
+from .rules import (
+    HOST,
+    Bar,
+    FileAccess,
+    JudgedCall,
+    PathContext,
+    PathRule,
+    by_subject,
+    denials,
+    of_denials,
+    of_host,
+    places,
+    rule_for,
+    ruled,
+    stricter,
+    weighed,
+)
 from .stored_answers import StoredAnswers, default_pattern
 from .tool import Arguments, Tool, shortened, text_of
 

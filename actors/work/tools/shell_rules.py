@@ -22,7 +22,7 @@ from functools import lru_cache
 import msgspec
 
 from ....protocol.permissions import Verdict
-from .path_rules import STRICTNESS
+from .rules import STRICTNESS
 from .shell_commands import SimpleCommand, parse
 from .shell_parser import FILE, is_known, mark, written
 from .shell_programs import beyond, names

@@ -24,7 +24,7 @@ from ..tool import TIMEOUT, Access, Arguments, Effect, Json, Tool, ToolSpec
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ..path_rules import FileAccess
+    from ..rules import FileAccess
     from .allowed_paths import Setting
 
 
