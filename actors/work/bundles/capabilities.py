@@ -25,10 +25,9 @@ from ....protocol.references import REFERENCE, SECRET
 from ....protocol.role import read_role
 from ....protocol.source import parse_mapping
 from ....protocol.tree import plain
-from ..agent.aichat import INDEX, with_listed
 from ..library import AGENTS, MACROS, ROLES, SENDING
 from ..tools.builtin.table import SPECS
-from ..tools.registry import ENDINGS, WITH_ACCOUNTS, bare_name, read_tool_file
+from ..tools.registry import AICHAT_FILE, ENDINGS, WITH_ACCOUNTS, bare_name, read_tool_file, with_listed
 from .layout import Item, Kind
 from .source import one_line
 
@@ -109,7 +108,7 @@ def _of(item: Item, home: Path, files: Container[str]) -> Capabilities:
 
 def _of_agent(item: Item, directory: Path, tool_files: Container[str]) -> Capabilities:
     files = [name for name in ("config.yaml", "graph.yaml") if (directory / name).is_file()]
-    files = files or [name for name in (INDEX,) if (directory / name).is_file()]
+    files = files or [name for name in (AICHAT_FILE,) if (directory / name).is_file()]
     if len(files) != 1:
         why = "both config.yaml and graph.yaml" if files else "neither config.yaml nor graph.yaml"
         return Capabilities(wrong=f"agents/{item.name} has {why}")
@@ -123,7 +122,7 @@ def _of_agent(item: Item, directory: Path, tool_files: Container[str]) -> Capabi
     agent, problems = draft_agent(text, files[0])
     if agent is None or errors_in(problems):
         return _broken(problems)
-    if files[0] == INDEX:
+    if files[0] == AICHAT_FILE:
         agent = with_listed(agent, directory)
     can = [*_own_tools(directory, agent), *_agent_can(agent, tool_files)]
     return Capabilities(about=agent.description, can=(*can, *_hides("agents", item.name)))

@@ -10,8 +10,7 @@ import msgspec
 import trio
 
 from ....protocol.errors import Conflict
-from ..agent.aichat import INDEX
-from ..tools.registry import ENDINGS
+from ..tools.registry import AICHAT_FILE, ENDINGS
 from .candidate import BundleCandidate, own_tools
 from .capabilities import Capabilities, capabilities_of, capabilities_of_server
 from .layout import MCP_FILES, ONE, Item
@@ -213,7 +212,7 @@ def _rivals(item: Item) -> list[tuple[str, tuple[str, ...]]]:
         return [("functions/tools", tuple(f"{item.name}{ending}" for ending in ENDINGS))]
     if item.kind == "agents":
         of_tools = tuple(f"tools{ending}" for ending in ENDINGS)
-        return [(f"agents/{item.name}", names) for names in (("config.yaml", "graph.yaml", INDEX), of_tools)]
+        return [(f"agents/{item.name}", names) for names in (("config.yaml", "graph.yaml", AICHAT_FILE), of_tools)]
     return []
 
 

@@ -677,7 +677,7 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
     listed = house.base / "agents/coder/tools.txt"
     listed.unlink()
     listed.symlink_to("/proc/self/mem")  # a file that can't be read, by root either
-    with pytest.raises(InvalidFile, match=says("work.agent.aichat.with_listed", file="…tools.txt")):
+    with pytest.raises(InvalidFile, match=says("work.tools.registry.with_listed", file="…tools.txt")):
         load_agent("coder", config_dir=house.base)
 
 
