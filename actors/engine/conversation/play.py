@@ -31,7 +31,7 @@ from ....protocol.events import CacheMissed
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY, surely_fits
-from ...work.agent.compaction import RECORD, summary_request
+from ...work.agent.history import RECORD, summary_request
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import RULES
 from ...work.playback import playback as play

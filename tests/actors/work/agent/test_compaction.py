@@ -19,7 +19,7 @@ from support.messages import has_message
 import callboard
 from callboard.actors.runs.loading import RunCallbacks
 from callboard.actors.runs.session_run import say
-from callboard.actors.work.agent.compaction import Compaction, DoesNotFit, SumUp, estimate
+from callboard.actors.work.agent.history import Compaction, DoesNotFit, SumUp, estimate
 from callboard.actors.work.tools.functions import function_tool
 from callboard.actors.work.tools.stored_results import StoredResults
 from callboard.protocol.chat import AssistantTurn, TokenUsage, ToolCall, ToolTurn, Turn, UserTurn
@@ -257,9 +257,9 @@ async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stag
     assert outcome.error is not None
     assert outcome.error.code == "window"
     told = outcome.error.message
-    assert has_message(told, "work.agent.compaction.too_large", agent="looker")
-    assert has_message(told, "work.agent.compaction.too_large", window=10000)
-    assert has_message(told, "work.agent.compaction.too_large")
+    assert has_message(told, "work.agent.history.too_large", agent="looker")
+    assert has_message(told, "work.agent.history.too_large", window=10000)
+    assert has_message(told, "work.agent.history.too_large")
     asked, summaries = parted(stage)
     assert len(summaries) <= 1
     assert max(len(request.body) // 4 for request in asked) <= 10_000
