@@ -104,7 +104,7 @@ async def test_without_a_bound_nothing_is_shortened(stage: Stage) -> None:
 
 async def test_a_summary_that_can_not_be_had_is_a_warning(stage: Stage) -> None:
     def refuses(request: Request) -> Reply | str:
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(status=400, error="no summaries today")
         return ask_often(request)
 
@@ -143,7 +143,7 @@ async def test_results_count_before_the_request_that_carries_them(stage: Stage, 
 
     def answer(request: Request) -> Reply | str:
         size = len(request.body) // 4 if honest else 0
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(text="SUMMARY", input_tokens=size)
         turn = ask_often.turns = ask_often.turns + 1
         if turn > ROUNDS:
@@ -223,7 +223,7 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
 
     def answer(request: Request) -> Reply:
         size = len(request.body) // 4
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(text="SUMMARY", input_tokens=size)
         if next(turns, None) is None:
             return Reply(text="done", input_tokens=size)
@@ -246,7 +246,7 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
 async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stage: Stage) -> None:
     def answer(request: Request) -> Reply:
         size = len(request.body) // 4
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(text="SUMMARY", input_tokens=size)
         return Reply(text="say " * 4_000, calls=[("look", {"number": 1})], input_tokens=size)
 

@@ -103,7 +103,7 @@ async def test_a_call_is_not_repeated_on_another_connection_but_a_list_is(nurser
         assert value(await link.request(asks("tools/list", dies=True))) == "fine"
         assert server.methods() == ["tools/list"] * 3
         dying = True
-        with pytest.raises(McpLost, match=says("work.mcp.links.web")):
+        with pytest.raises(McpLost, match=says("work.mcp.links.http")):
             await link.request(asks("tools/call", dies=True))
         assert server.methods()[3:] == ["tools/call"]
 

@@ -98,7 +98,7 @@ async def test_a_node_that_knows_no_types_and_no_npx_says_what_is_needed(bench: 
     (bench.directory / "node").symlink_to(node)
     file = bench.write("tools.ts", TOOLS)
     alone = bench.at_home(environ={"PATH": str(bench.directory)})
-    with pytest.raises(ToolFailed, match=says("work.tools.files.interpreters")):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call")):
         await bench.call(bench.declare(file, "greet", names=["name"]), name="Ada", home=alone)
     (bench.directory / "npx").write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     (bench.directory / "npx").chmod(0o755)
