@@ -24,7 +24,7 @@ Rules may also match the destination of a call: `server:github` and `host:*.exam
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
 `*` matches any text, `?` one character.
 
-Paths are resolved from the run's directory, whatever the process's working directory is; `path_rules` defines the
+Paths are resolved from the run's directory, whatever the process's working directory is; `rules` defines the
 meaning of patterns. A pattern that denies a path to `fs_cat`, `fs_read` or `fs_grep` denies it to every tool that
 returns file contents (`Tool.reads`), since the file is the same. For a tool without a subject, a `deny` or an `ask` is
 also matched with every text among its arguments, as it is and as a path.

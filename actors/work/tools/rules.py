@@ -55,7 +55,7 @@ class JudgedCall:
         tool, here: the arguments.
         names: names by which rules may refer to the tool.
         text: the text that patterns are matched with: the subject, or else the JSON text of all arguments.
-        forms: the absolute paths of the subject, if it is a path (`path_rules.forms_of`).
+        forms: the absolute paths of the subject, if it is a path (`forms_of`).
         server: the MCP server that the call goes to; "" for none.
         fold: see `PathRule.verdict`.
     """
