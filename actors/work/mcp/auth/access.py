@@ -232,7 +232,7 @@ class LoginStore:
     Args:
         folder: directory of all servers.
 
-    Its methods block. Call `write`, `want` and `remove` under the lock of `tokens`.
+    Its methods block. Call those that write, and `remove`, under the lock of `tokens`.
     """
 
     def __init__(self, folder: Path, server: Server) -> None:
@@ -277,6 +277,12 @@ class LoginStore:
             write_whole(self.path, msgspec.json.encode(login), private=True)
         except OSError as error:
             raise ConfigError(f"the sign-in can't be stored in {self.path}: {error.strerror or error}") from error
+
+    def write_with_token(self, server: AuthServer, token: OAuthToken, *, private: bool) -> None:
+        """Write a new sign-in and its token. Raises as `write`."""
+        # The sign-in first, so that a reader of the token always finds its sign-in.
+        self.write(StoredLogin(url=self.url, server=server, private=private))
+        self.tokens.write(token, server)
 
     def want(self, scopes: tuple[str, ...]) -> None:
         """Store scopes that the server requires. Raises as `write`."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import httpx
 import msgspec
@@ -44,9 +44,11 @@ from ....io.oauth.http import OAuthResponse
 from ....io.oauth.loopback import Redirect, listening
 from ....io.oauth.server import LOOPBACK, AuthServer
 from ....io.oauth.token import OAuthToken
-from .access import LoginStore, StoredLogin
 from .discovery import DiscoveredLogin, GuardedAuthHttp, ProbeTransport, discover
 from .metadata import OFFLINE, AuthorizationServer, Unusable, quoted, safe_address, scopes_for, union, words
+
+if TYPE_CHECKING:
+    from .access import LoginStore
 
 PROBE_WITHIN = 20.0
 """Seconds for the server's first answer."""
@@ -135,7 +137,7 @@ async def sign_in(
         raise OAuthRefused(f"MCP server '{server.name}': {error}", error=error.error) from error
     # Under the lock, so that a refresh in another process does not overwrite the new token.
     async with store.tokens.locked():
-        await trio.to_thread.run_sync(_keep, store, StoredLogin(url=store.url, server=at, private=private), token)
+        await trio.to_thread.run_sync(lambda: store.write_with_token(at, token, private=private))
     return token
 
 
@@ -276,12 +278,6 @@ def _server(found: DiscoveredLogin, client: OAuthClient, redirect_uri: str, scop
         resource=found.resource,
         more={"prompt": "consent"} if OFFLINE in scopes else {},  # OpenID Connect requires it
     )
-
-
-def _keep(store: LoginStore, login: StoredLogin, token: OAuthToken) -> None:
-    """Write the sign-in before the token, so that a reader of the token always finds its sign-in."""
-    store.write(login)
-    store.tokens.write(token, login.server)
 
 
 Json: TypeAlias = Any
