@@ -98,7 +98,7 @@ async def test_what_came_after_a_change_of_another_is_taken_back_and_no_more(sta
     await stage(A, "fs_write", path="x", contents="2")
     report = await stage.restore(A)
     assert stage.back(report) == {"x": "content"}
-    assert has_message(stage.left(report)["x"], "work.tools.changes.run_changes.2")
+    assert has_message(stage.left(report)["x"], "work.tools.changes.run_changes.4")
     assert file.read_text() == "mine"
 
 
