@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from .actors.runs.target import GraphAgent, LoopAgent, WorkflowAgent, load, validate
     from .actors.work.middleware import CallNext, Middleware
     from .actors.work.models.python_model import Model, ModelPiece
-    from .actors.work.tools.functions import function_tool, tool
-    from .actors.work.tools.tool_context import Context
+    from .actors.work.tools.functions import Context, function_tool, tool
     from .protocol.errors import CallboardError
     from .protocol.events import Event
     from .protocol.kernel.questions import Answer, Question
@@ -53,7 +52,7 @@ _HOMES = {
     "Answer": ".protocol.kernel.questions",
     "CallNext": ".actors.work.middleware",
     "CallboardError": ".protocol.errors",
-    "Context": ".actors.work.tools.tool_context",
+    "Context": ".actors.work.tools.functions",
     "Config": ".actors.runs.config",
     "Event": ".protocol.events",
     "Graph": ".actors.runs.python_graph",

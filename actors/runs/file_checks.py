@@ -27,8 +27,7 @@ from ...protocol.tree import plain
 from ..io.file_fingerprints import record_read
 from ..io.settings import load_settings
 from ..io.tenancy import environ
-from ..work.agent.aichat import INDEX
-from ..work.tools.registry import ToolRegistry, agent_file, agent_files, read_tool_file
+from ..work.tools.registry import AICHAT_FILE, ToolRegistry, agent_file, agent_files, read_tool_file
 from ..work.variables import lacking_values
 
 if TYPE_CHECKING:
@@ -299,7 +298,7 @@ def _declared(agent: str, near: Sequence[Path], directory: Path) -> tuple[str, l
     if agent.endswith((".yaml", ".yml")):
         files = [directory / agent]
     else:
-        files = [place / agent / name for place in near for name in ("config.yaml", "graph.yaml", INDEX)]
+        files = [place / agent / name for place in near for name in ("config.yaml", "graph.yaml", AICHAT_FILE)]
     try:
         file = next((file for file in files if record_read(file).is_file()), None)
         root = None if file is None else parse_mapping(record_read(file).read_text(encoding="utf-8"), str(file))[0]

@@ -30,8 +30,8 @@ from ..engine.graph.findings import AgentSeen, agents_in
 from ..io.directories import config_dir as configured
 from ..io.file_fingerprints import record_read
 from ..io.tenancy import environ as process_environ
-from ..work.agent.aichat import INDEX
 from ..work.library import AGENTS
+from ..work.tools.registry import AICHAT_FILE
 from ..work.variables import named_file_of
 
 Dialect = Literal["graph", "agent", "workflow"]
@@ -201,7 +201,7 @@ def _in_directory(path: Path, name: str) -> TargetFile:
 
 def _agent_files(path: Path) -> list[Path]:
     found = [path / name for name in _BY_NAME if record_read(path / name).is_file()]
-    return found or [path / name for name in (INDEX,) if record_read(path / name).is_file()]
+    return found or [path / name for name in (AICHAT_FILE,) if record_read(path / name).is_file()]
 
 
 def _text(path: Path, shown: str) -> str:

@@ -20,7 +20,7 @@ from ...protocol.requests import RunRequest
 from ...protocol.role import role_of_prompt
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of, turns_of
-from ..work.agent.compaction import estimate
+from ..work.agent.history import estimate
 from ..work.roles.files import find
 from .begin import perform
 from .loading import NO_HOOKS, RunCallbacks

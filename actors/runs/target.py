@@ -23,9 +23,8 @@ from ..engine.graph.findings import CheckContext
 from ..io.directories import config_dir as configured
 from ..io.directories import config_file
 from ..io.tenancy import environ as process_environ
-from ..work.agent.aichat import INDEX, with_listed
 from ..work.library import AGENTS
-from ..work.tools.registry import ToolRegistry
+from ..work.tools.registry import AICHAT_FILE, ToolRegistry, with_listed
 from ..work.tools.tool import Tool
 from .file_checks import (
     KnownModels,
@@ -355,6 +354,6 @@ def _check(
 
 def _drafted(found: TargetFile, *, strict: bool) -> tuple[Agent | None, list[Problem]]:
     agent, problems = draft_agent(found.text, found.file, strict=strict)
-    if agent is not None and Path(found.file).name == INDEX:
+    if agent is not None and Path(found.file).name == AICHAT_FILE:
         agent = with_listed(agent, found.directory)
     return agent, problems

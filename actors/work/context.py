@@ -91,7 +91,7 @@ class AgentCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallingAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """The agent that calls a Python function as a tool, as the function sees it; see `tools.tool_context`.
+    """The agent that calls a Python function as a tool, as the function sees it; see `tools.functions.Context`.
 
     Attributes:
         context: the run, as the agent sees it.

@@ -24,9 +24,8 @@ from ...actors.io.oauth.authorization import (
 from ...actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from ...actors.io.settings import load_settings
 from ...actors.runs.root import Root
-from ...actors.work.mcp.auth.access import folder
+from ...actors.work.mcp.auth.access import LoginStore, folder
 from ...actors.work.mcp.auth.sign_in import sign_in, sign_out
-from ...actors.work.mcp.auth.store import LoginStore
 from ...actors.work.mcp.files import load_mcp
 from ...actors.work.models.providers import filled, signs_in
 from ...actors.work.models.signed_in import auth_server_of, client_to_sign_in, remedy_of, token_file_of

@@ -11,9 +11,9 @@ from pathlib import Path
 from ...actors.io.directories import config_dir as configured
 from ...actors.runs.root import Root
 from ...actors.work.bundles import manage
-from ...actors.work.bundles.install_flow import InstallPrompts, InstallResult, Wishes
-from ...actors.work.bundles.manifest import Bundle, read_manifest
+from ...actors.work.bundles.manage import InstallPrompts, InstallResult, Wishes
 from ...actors.work.bundles.source import BUILT_IN
+from ...actors.work.bundles.transaction import Bundle, read_manifest
 from ...protocol.errors import CallboardError, NobodyToAsk
 from ...protocol.kernel.questions import Question
 from ...supervisors import Actor

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...actors.io.directories import cache_dir
-from ...actors.work.agent.aichat import INDEX
+from ...actors.work.tools.registry import AICHAT_FILE
 
 _UNUSED = "Callboard runs tools from their own files; you can delete it"
 
@@ -71,7 +71,7 @@ def _names(file: Path) -> set[str]:
 
 
 def _agents_of_aichat(home: Path, _environ: Mapping[str, str]) -> Iterator[str]:
-    named = sorted(path.parent.name for path in home.glob(f"functions/agents/*/{INDEX}"))
+    named = sorted(path.parent.name for path in home.glob(f"functions/agents/*/{AICHAT_FILE}"))
     if named:
         yield (
             f"functions/agents ({', '.join(named)}): agents of aichat;"

@@ -27,7 +27,7 @@ from ...actors.io.directories import user_folder
 from ...actors.io.secret_redaction import hide_in
 from ...actors.runs.root import Root
 from ...actors.work.mcp.client.client import McpClient
-from ...actors.work.mcp.pool.catalog import ServerCatalog
+from ...actors.work.mcp.pool.pool import ServerCatalog
 from ...actors.work.mcp.pool.servers import McpServers, ServerScope
 from ...actors.work.mcp.tools.direct import effect_of
 from ...actors.work.mcp.tools.names import offered_name

@@ -13,9 +13,8 @@ from support.mcp_processes import House
 
 from callboard.actors.io.http.transport import TrioTransport
 from callboard.actors.io.oauth.authorization import Authorization, Redirect
-from callboard.actors.work.mcp.auth.access import folder
+from callboard.actors.work.mcp.auth.access import LoginStore, folder
 from callboard.actors.work.mcp.auth.sign_in import sign_in, sign_out
-from callboard.actors.work.mcp.auth.store import LoginStore
 from callboard.protocol.errors import McpSignInNeeded
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Root

@@ -21,7 +21,7 @@ HELD = [
             "work/team_messages.py",
             "work/transcript.py",
         ),
-        *("work/agent/tasks.py", "work/agent/escalations.py", "work/agent/history.py"),
+        *("work/agent/team_state.py", "work/agent/history.py"),
         *("engine/graph/node_exit.py", "engine/graph/failures.py", "engine/graph/reducers.py"),
         *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure", "gates")),
     )

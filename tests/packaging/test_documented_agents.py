@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from support.fake_models import FakeModels, Reply
 
-from callboard.actors.work.agent.compaction import KEEP_LAST
+from callboard.actors.work.agent.history import KEEP_LAST
 from callboard.actors.work.agent.todo import todo_tools
-from callboard.actors.work.agent.user_tools import user_tools
+from callboard.actors.work.agent.tool_families import user_tools
 from callboard.actors.work.context import MAX_DEPTH
 from callboard.actors.work.library import AGENTS
 from callboard.actors.work.tools.builtin.table import builtin_tools

@@ -272,7 +272,7 @@ def test_c21_4_an_agent_that_was_shortened_goes_on_with_its_list(chat: Chat) -> 
     gone_on: list[str] = []
 
     def decide(request: Request) -> Reply | str:
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             summed_up.append(request)
             return "A cake is wanted."
         gone_on.append(str(request.json["messages"]))

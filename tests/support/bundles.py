@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from callboard.actors.work.bundles import manage
-from callboard.actors.work.bundles.install_flow import InstallPrompts, InstallResult, Wishes
+from callboard.actors.work.bundles.manage import InstallPrompts, InstallResult, Wishes
 from callboard.protocol.errors import ActorFailed, NobodyToAsk
 from callboard.supervisors import Actor, Root
 

@@ -16,8 +16,7 @@ from typing import Any
 import trio
 
 from callboard.actors.io.oauth.authorization import Authorization, Redirect
-from callboard.actors.work.mcp.auth.access import folder
-from callboard.actors.work.mcp.auth.store import LoginStore
+from callboard.actors.work.mcp.auth.access import LoginStore, folder
 from callboard.protocol.mcp.config import Server
 from support.auth_server import CLIENT, LocalAuthServer, auth_server
 from support.fake_mcp_http import INITIALIZED, SESSION, Answer, FakeMcp, Legacy, Talk, fake_mcp, result, said

@@ -114,7 +114,7 @@ _MODULES = (
     "callboard.actors.work.tools.declare.python",
     "callboard.actors.work.tools.declare.read",
     "callboard.actors.work.tools.files.call",
-    "callboard.actors.work.tools.files.call_file",
+    "callboard.actors.work.tools.files.runner_protocol",
     "callboard.actors.work.trust.trusted_files",
     "callboard.actors.work.workspace",
     "callboard.cli.actions.models",

@@ -17,8 +17,8 @@ import pytest
 
 from callboard.actors.work.tools.declare.declaration import Argument, Declaration, EnvVar, Language
 from callboard.actors.work.tools.files.call import file_tool
+from callboard.actors.work.tools.files.call_process import CallLimits
 from callboard.actors.work.tools.files.environment import Home
-from callboard.actors.work.tools.files.limits import CallLimits
 from callboard.actors.work.tools.tool import Tool
 from callboard.protocol.events import Event
 from callboard.protocol.kernel.questions import Answer, Question

@@ -15,10 +15,9 @@ import trio
 
 from callboard.actors.engine.conversation.team import Team, TeamRules
 from callboard.actors.work.agent.children import Children
-from callboard.actors.work.agent.message_tools import mail_tools
-from callboard.actors.work.agent.tasks import TaskQueue
-from callboard.actors.work.agent.team_tools import team_tools
-from callboard.actors.work.agent.user_tools import user_tools
+from callboard.actors.work.agent.team_state import TaskQueue
+from callboard.actors.work.agent.team_tools import mail_tools, team_tools
+from callboard.actors.work.agent.tool_families import user_tools
 from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.team_messages import TeamPosition
 from callboard.actors.work.transcript import Record

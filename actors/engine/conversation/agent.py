@@ -29,12 +29,10 @@ from ....protocol.events import AgentFinished, AgentStarted
 from ....protocol.messages import Shortening, Stop
 from ....supervisors import Actor
 from ...io.imports import imported
-from ...work.agent.compaction import PART, is_summary
-from ...work.agent.history import History
+from ...work.agent.history import PART, History, is_summary
 from ...work.agent.prompt import blocks, filled_in, system_prompt
 from ...work.agent.todo import TodoList, refusing_todo_tools, todo_tools
-from ...work.agent.tool_families import renamed
-from ...work.agent.user_tools import user_tools
+from ...work.agent.tool_families import explained, lookup_tool, renamed, user_tools
 from ...work.context import CallingAgent
 from ...work.opening_instructions import OpeningInstructions, Wish
 from ...work.playback import OutsideEffect, done, playback, value
@@ -63,7 +61,8 @@ HOOKS = (".actors.work.hooks.hooks",)
 AROUND = ".actors.work.workspace_policy"
 _SERVERS = (".actors.work.mcp.tools.tool_list", ".actors.work.mcp.pool.servers")
 _SPAWNING = (
-    *(f".actors.work.agent.{name}" for name in ("children", "message_tools", "team_tools")),
+    ".actors.work.agent.children",
+    ".actors.work.agent.team_tools",
     ".actors.engine.conversation.team",
 )
 
@@ -216,7 +215,7 @@ class _Agent:
         if agent.can_spawn_agents:
             self._add_children()
         elif parent:
-            from ...work.agent.message_tools import mail_tools
+            from ...work.agent.team_tools import mail_tools
 
             assert self.seat is not None
             self._tools += mail_tools(self.seat)
@@ -229,8 +228,6 @@ class _Agent:
             self._tools += user_tools(timeout=patience)
         self._said_about = blocks(agent, teammates=parent or agent.can_spawn_agents, user=agent.can_ask_user)
         if self.cast.recipes:
-            from ...work.agent.knowledge_tool import explained, lookup_tool
-
             tool = lookup_tool(self.context.knowledge, self.cast.recipes)
             if self._flow is not None:
                 tool = msgspec.structs.replace(tool, labels=self._flow.labels_of(self.cast.recipes))
@@ -265,8 +262,7 @@ class _Agent:
 
     def _add_children(self) -> None:
         from ...work.agent.children import Children
-        from ...work.agent.message_tools import mail_tools
-        from ...work.agent.team_tools import team_tools
+        from ...work.agent.team_tools import mail_tools, team_tools
         from ...work.team_messages import TeamPosition
 
         seat = self.seat = self.seat or TeamPosition()

@@ -42,8 +42,7 @@ from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, His
 from ....protocol.failure import Failure
 from ....protocol.json_values import UnfitValue
 from ....protocol.kernel.messages import Message
-from ...work.agent.compaction import Compaction, CutResults, DoesNotFit, SumUp, too_large
-from ...work.agent.history import invalid
+from ...work.agent.history import Compaction, CutResults, DoesNotFit, SumUp, invalid, too_large
 from ...work.agent.todo import TodoList
 from ...work.team_messages import UnreadMessages
 from ...work.tools.calls import RESULT_LIMIT

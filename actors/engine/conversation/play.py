@@ -32,7 +32,7 @@ from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY, surely_fits
 from ...work import playback as play
-from ...work.agent.compaction import RECORD, summary_request
+from ...work.agent.history import RECORD, summary_request
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import RULES
 from ...work.tools.calls import CallPlayer

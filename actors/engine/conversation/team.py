@@ -20,8 +20,7 @@ from ....protocol import messages
 from ....protocol.effects import AnswerCall, CancelChild, Effect, SetTimer, Spawn
 from ....protocol.errors import ToolFailed
 from ....protocol.outcome import ChildRecord
-from ...work.agent.escalations import Escalations
-from ...work.agent.tasks import AgentTask, TaskQueue, named
+from ...work.agent.team_state import AgentTask, Escalations, TaskQueue, named
 from ...work.agent.tool_families import NAME, read_texts, refused
 from ...work.team_messages import UnreadMessages
 from ...work.tools.tool import Json, shortened

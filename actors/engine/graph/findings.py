@@ -14,7 +14,7 @@ from ....protocol.problems import Problem, Severity
 from ....protocol.reading import node_of
 from ....protocol.tree import Path
 from ...io.file_fingerprints import record_read
-from ...work.agent.aichat import INDEX
+from ...work.tools.registry import AICHAT_FILE
 from .compat import Compat
 
 AgentSeen: TypeAlias = Literal["found", "missing", "empty", "both"]
@@ -69,7 +69,7 @@ def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
         if not record_read(home).is_dir():
             return "missing"
         files = [record_read(home / file).is_file() for file in ("config.yaml", "graph.yaml")]
-        return "both" if all(files) else "found" if any(files) or record_read(home / INDEX).is_file() else "empty"
+        return "both" if all(files) else "found" if any(files) or record_read(home / AICHAT_FILE).is_file() else "empty"
 
     return seen
 

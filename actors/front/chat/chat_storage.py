@@ -24,7 +24,7 @@ from ...runs.loading import RunCallbacks
 from ...runs.sessions.names import TEMP
 from ...runs.sessions.session_locks import forget_all
 from ...runs.sessions.store import Stored
-from ...work.agent.compaction import estimate
+from ...work.agent.history import estimate
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller

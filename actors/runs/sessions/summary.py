@@ -16,7 +16,7 @@ from ....protocol.control.caller import LOCAL
 from ....protocol.errors import CallboardError, ShuttingDown
 from ....protocol.session import Session
 from ....protocol.session_turns import turns_of
-from ...work.agent.compaction import PART, SUMMARIZER, estimate, turn_as_text
+from ...work.agent.history import PART, SUMMARIZER, estimate, turn_as_text
 from ...work.agent.todo import TodoList
 from ...work.tools.tool import shortened
 

@@ -27,7 +27,7 @@ import msgspec
 from ....protocol.errors import InvalidFile, UsageError
 from ....protocol.problems import did_you_mean
 from ...io.named_files import is_name
-from ..agent.aichat import INDEX
+from ..tools.registry import AICHAT_FILE
 from .source import KIB, MIB, SourceFile, SourceTree, one_line
 
 Kind: TypeAlias = Literal["agents", "roles", "macros", "tools", "mcp", "workflows"]
@@ -186,7 +186,7 @@ def _counts(path: str) -> bool:
     """Return whether such a file makes a directory a bundle. A directory `tools` alone may be anything."""
     agent = _AGENT.fullmatch(path)
     if agent is not None:
-        return agent[2] in ("config.yaml", "graph.yaml", INDEX)
+        return agent[2] in ("config.yaml", "graph.yaml", AICHAT_FILE)
     return not path.startswith(("tools/", "functions/utils/", _LOOSE))
 
 

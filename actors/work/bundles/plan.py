@@ -24,11 +24,10 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ....protocol.errors import InvalidFile
-from .candidate import BundleCandidate
-from .capabilities import Capabilities
+from .candidate import BundleCandidate, Capabilities
 from .layout import Item
-from .manifest import Bundle
 from .source import BUILT_IN
+from .transaction import Bundle
 
 Fate: TypeAlias = Literal["new", "same", "changed", "mine", "taken", "gone", "left"]
 WRITTEN: tuple[Fate, ...] = ("new", "changed")

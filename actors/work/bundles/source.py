@@ -2,23 +2,38 @@
 
 An origin is `URL[#ref]` of a git repository, or a directory (`read_source`). A `SourceTree` lists the files before any
 of them is on disk, with a function that reads selected ones. `list_folder` lists a directory: symbolic links are
-listed, but not followed. `git` lists a repository.
+listed, but not followed. `fetch` gets one commit of a repository, and reads it without a checkout.
+
+Problem: a checkout of an untrusted repository can run hooks and filters (`.gitattributes`), fetch submodules, create
+links, and write files under names that the repository has chosen. Without a checkout none of this can happen. `ls-tree`
+lists paths and sizes, and `cat-file` prints the selected files. The repository is created without templates in a
+temporary directory, and deleted with it.
+
+The user's git configuration stays in effect: proxies, certificates, credential helpers and `insteadOf`. Prompts at a
+terminal are turned off; users with passwords need a credential helper or an SSH agent.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 import trio
 
-from ....protocol.errors import InvalidFile, UsageError
+from ....protocol.errors import ConfigError, InvalidFile, NotKept, ProcessError, TimedOut, UpstreamError, UsageError
+from ...io.imports import PROCESSES, imported
 from ...io.secret_redaction import Redactor
+
+if TYPE_CHECKING:
+    from ....supervisors import Actor
+    from ....supervisors.process import Completed
+
 
 BUILT_IN = "builtin:"
 """Source of the items that come with Callboard."""
@@ -237,3 +252,177 @@ def _contents(top: Path, entry: SourceFile) -> bytes:
     if len(data) > entry.size:
         raise InvalidFile(f"{top / entry.path} has grown while it was read")
     return data
+
+
+SECONDS = 120.0
+"""Timeout of a git command; a bundle is small."""
+
+LARGEST = 256 * MIB
+"""Most bytes of a commit's pack."""
+
+MOST_LISTED = 16 * MIB
+"""Most bytes of the file list."""
+
+PROTOCOLS = "https:ssh:file"
+
+_BOUNDED = f'ulimit -f {LARGEST // 512}; ulimit -v {4 * 1024 * 1024}; exec git "$@"'
+"""Shell command with limits by the kernel: 4 GiB of memory, and `LARGEST` bytes for a pack.
+
+The limit of the pack is twice that in shells that count in KiB.
+"""
+
+# No hooks, no prompts, no background work. With unpackLimit=1 the objects stay in one pack, whose size `ulimit` can
+# limit.
+_SETTINGS = ("core.hooksPath=/dev/null", "core.askPass=", "core.fsmonitor=false", "gc.auto=0", "fetch.unpackLimit=1")
+_SAFE = tuple(part for setting in _SETTINGS for part in ("-c", setting))
+# Variables that would make git use another repository, ask with a dialog, or write traces.
+_PLACES = re.compile(
+    r"GIT_(?:DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|NAMESPACE|PREFIX"
+    r"|CEILING_DIRECTORIES|TEMPLATE_DIR|ASKPASS|TRACE.*|EXEC_PATH|SHALLOW_FILE|GRAFT_FILE)|SSH_ASKPASS.*"
+)
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_MODES: Mapping[str, Kind] = {"100644": "file", "100755": "file", "120000": "link", "160000": "submodule"}
+
+
+async def fetch(me: Actor, source: BundleSource, into: Path, environ: Mapping[str, str]) -> SourceTree:
+    """Fetch a repository into an empty directory, which must exist as long as its files are read. Return its files.
+
+    Raises:
+        ConfigError: git is not installed.
+        UpstreamError: the repository can't be reached, or access is denied.
+        UsageError: the repository has no such branch, tag or commit.
+        InvalidFile: the repository is too large.
+    """
+    if shutil.which("git", path=environ.get("PATH")) is None:
+        raise ConfigError("git is needed to fetch a bundle, and is not on the PATH; install it, or name a directory")
+    git = _Git(me, into, environ, source)
+    await git.ask("init", "--bare", "--quiet", "--template=", str(into))
+    await git.fetch()
+    commit = (await git.ask("rev-parse", "--verify", "--quiet", "callboard^{commit}")).decode().strip()
+    # Limit of the output: a few small objects can refer to each other so that there are a billion paths.
+    listed = await git.ask("ls-tree", "-r", "-z", "-l", "--full-tree", commit, limit=MOST_LISTED)
+    return SourceTree(entries=tuple(_listed(listed)), read=git.read, commit=commit)
+
+
+class _Git:
+    def __init__(self, me: Actor, home: Path, environ: Mapping[str, str], source: BundleSource) -> None:
+        self._me = me
+        self._home = home
+        self._source = source
+        kept = {name: value for name, value in environ.items() if not _PLACES.fullmatch(name)}
+        # A user's own ssh command stays in effect. BatchMode makes ssh fail instead of asking.
+        ssh = {} if "GIT_SSH_COMMAND" in kept or "GIT_SSH" in kept else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes"}
+        fixed = {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": PROTOCOLS, "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
+        self._environ = {**kept, **ssh, **fixed}
+
+    async def fetch(self) -> None:
+        """Fetch the commit of the source, alone if the server allows it."""
+        ref = self._source.ref or "HEAD"
+        done = await self._fetched(f"+{ref}:refs/heads/callboard", "--depth=1")
+        if done.status != 0 and _COMMIT.fullmatch(ref):
+            # Few servers serve a commit by a short id, and some by none: search it in all branches.
+            done = await self._fetched("+refs/heads/*:refs/remotes/*")
+            if done.status == 0:
+                found = await self.run("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+                if found.status != 0:
+                    raise UsageError(f"{self._source.url} has no commit '{ref}'")
+                await self.ask("update-ref", "refs/heads/callboard", found.stdout.decode().strip())
+                return
+        if done.status != 0:
+            raise self._refused(done)
+
+    async def read(self, entries: Sequence[SourceFile]) -> dict[str, bytes]:
+        """Return the contents of some files."""
+        wanted = "".join(f"{entry.id}\n" for entry in entries)
+        # 200 bytes are enough for the header line of each object.
+        room = sum(entry.size for entry in entries) + 200 * len(entries) + 1
+        data = await self.ask("cat-file", "--batch", input=wanted.encode(), limit=room)
+        found, at = {}, 0
+        for entry in entries:
+            # `cat-file --batch` prints a header line with id, type and size before each object.
+            head, _, _ = data[at : at + 200].partition(b"\n")
+            if head.split() != [entry.id.encode(), b"blob", str(entry.size).encode()]:
+                raise InvalidFile(f"{self._source.url}: git can't read {entry.path!r}")
+            start = at + len(head) + 1
+            found[entry.path] = data[start : start + entry.size]
+            at = start + entry.size + 1
+        return found
+
+    async def ask(self, *arguments: str, input: bytes | None = None, limit: int = 64 * MIB) -> bytes:
+        """Return the output of a command that should always succeed. Raises InvalidFile if it fails."""
+        done = await self.run(*arguments, input=input, limit=limit, kill=True)
+        if done.status != 0 or done.truncated:
+            why = "it printed too much" if done.truncated else _last_line(done.stderr_tail) or "it was ended"
+            raise InvalidFile(f"git {arguments[0]} of {self._source.url} failed: {why}")
+        return done.stdout
+
+    async def run(self, *arguments: str, input: bytes | None = None, limit: int = MIB, kill: bool = False) -> Completed:
+        """Execute a command to its end, or with `kill` until its output exceeds the limit."""
+        await imported(PROCESSES)
+        from ....supervisors.process import run_process
+
+        argv = ["/bin/sh", "-c", _BOUNDED, "git", *_SAFE, f"--git-dir={self._home}", *arguments]
+        try:
+            return await run_process(
+                self._me,
+                argv,
+                name="git",
+                input=input,
+                env=self._environ,
+                cwd=self._home,
+                output_limit=limit,
+                on_overflow="kill" if kill else "discard",
+                timeout=SECONDS,
+            )
+        except TimedOut as error:
+            raise UpstreamError(f"{self._source.url} was not fetched within {SECONDS:g} s") from error
+        except ProcessError as error:
+            raise ConfigError(f"git is needed to fetch a bundle: {error}") from error
+
+    async def _fetched(self, refs: str, *how: str) -> Completed:
+        quiet = ("--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance")
+        return await self.run("fetch", *quiet, *how, "--", self._source.url, refs)
+
+    def _refused(self, done: Completed) -> Exception:
+        said = _last_line(done.stderr_tail)
+        url, ref = self._source.url, self._source.ref
+        if ref and ("couldn't find remote ref" in said or "not our ref" in said):
+            return UsageError(f"{url} has no branch, tag or commit '{ref}'")
+        if "couldn't find remote ref" in said:
+            return InvalidFile(f"{url} is an empty repository")
+        if "No space left on device" in done.stderr_tail:
+            return NotKept(f"{url} can't be fetched: no space is left in {self._home}; TMPDIR names another directory")
+        if "index-pack" in said or "out of memory" in said.lower() or done.signal is not None:
+            return InvalidFile(f"{url} is no bundle: its commit is larger than {LARGEST // MIB} MiB, or broken")
+        if "terminal prompts disabled" in done.stderr_tail:
+            return UpstreamError(
+                f"{url} is not there, or private; for a private one give git a credential helper, or use its ssh:// URL"
+            )
+        return UpstreamError(f"{url} can't be fetched: {said or f'git ended with status {done.status}'}")
+
+
+def _listed(text: bytes) -> Iterator[SourceFile]:
+    """Parse the output of `ls-tree -z -l`: mode, type, id and size before a tab, then the path."""
+    rows = text.split(b"\0")
+    if len(rows) > MOST_ENTRIES:
+        raise InvalidFile(f"the repository has more than {MOST_ENTRIES} files, too many for a bundle")
+    for row in rows:
+        about, tab, path = row.partition(b"\t")
+        if not tab:
+            continue
+        mode, _, id, size = about.decode().split()
+        kind = _MODES.get(mode, "special")
+        # A path that is not UTF-8 is decoded with surrogates, and refused by `layout`.
+        shown = path.decode(errors="surrogateescape")
+        bytes_ = int(size) if size.isdecimal() else 0
+        yield SourceFile(path=shown, kind=kind, size=bytes_, executable=mode == "100755", id=id)
+
+
+def _last_line(text: str) -> str:
+    """Return the last error of git, without its prefix. For ssh it is the line before, which git does not repeat."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
+    last = told[-1] if told else ""
+    if "Could not read from remote repository" in last and (place := lines.index(last)):
+        last = lines[place - 1]
+    return last.removeprefix("fatal:").removeprefix("error:").strip()[:300]

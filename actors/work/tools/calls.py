@@ -28,14 +28,14 @@ from ..call_clock import Clock
 from ..journal.actor_journal import scope_of
 from ..journal.unknown_outcome import may_call
 from ..playback import OutsideEffect, done, in_turn
-from .path_rules import FileAccess
 from .permissions import Permissions
+from .rules import FileAccess
 from .tool import Arguments, Json, Tool, VisibleResult, shortened, text_of
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ..spending.meter import Meter
-    from .tool_context import RunsAgents
+    from .functions import RunsAgents
 
 log = logging.getLogger("callboard.tools")
 

@@ -1,4 +1,4 @@
-'''Python functions as tools.
+'''Python functions as tools, and `callboard.Context`, their access to the call.
 
     async def lookup(order: int, what: Literal["state", "price"] = "state") -> str:
         """Looks an order up.
@@ -13,7 +13,12 @@
 The docstring is the description for the model. The annotations are the JSON Schema and the check: a parameter may have
 any type that `typed_values` reads (dataclasses, TypedDicts, structs, pydantic models, enums, dates, paths ...). A
 parameter without annotation accepts any JSON value. A parameter of the type `callboard.Context` receives the context of
-the call, and the model does not see it.
+the call, through which the function reaches its run and other agents. The model does not see that parameter.
+
+    async def look_up(ctx: callboard.Context[Deps], order: int) -> str:
+        row = await ctx.deps.database.fetch(order)
+        outcome = await ctx.run(summarizer, str(row))
+        return outcome.unwrap()
 
 Async functions run in the event loop of the run's caller, trio's or asyncio's, and are cancelled with the call. Plain
 functions run in a thread (`ToolThreads`), which is abandoned if the call is interrupted, because a thread cannot be
@@ -35,15 +40,16 @@ import re
 import types
 import typing
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, final, overload
 from weakref import WeakKeyDictionary
 
 import msgspec
 import trio
 
+from ....protocol.deferred_types import defer
 from ....protocol.errors import CallboardError, ToolFailed, ToolRaised, UsageError
 from ....protocol.json_values import UnfitValue, to_json
 from ....protocol.repeats import REPEATS, Repeats
@@ -55,11 +61,12 @@ from ..journal.unknown_outcome import call_key
 from ..typed_values import NotJsonType, ValueReader, schemas_of
 from .declare.docstrings import read_docstring
 from .tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
-from .tool_context import Context
 
 if TYPE_CHECKING:
+    from ....protocol.outcome import Outcome
     from ....supervisors import Actor
-    from .tool_context import RunsAgents
+else:
+    defer(globals(), {"....protocol.outcome": "Outcome", "....supervisors": "Actor"})
 
 Function: TypeAlias = Callable[..., Any]
 OnError: TypeAlias = Literal["tell", "raise"]
@@ -521,3 +528,96 @@ async def in_tool_thread(run: str, function: Callable[[], T]) -> T:
     except LookupError:
         _pool.set(pool := ToolThreads())
     return await pool.run(run, function)
+
+
+D = TypeVar("D")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class TypedAgent(Protocol[R_co]):
+    """An agent that declares the type of its result: `callboard.Agent`."""
+
+    @property
+    def result(self) -> type[R_co] | Mapping[str, Any] | None:
+        """The declared type of the result."""
+
+
+class RunsAgents(Protocol):
+    """The calling agent, as its tools use it; implemented by `work.context.CallingAgent`."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+
+    @property
+    def deps(self) -> Any:
+        """The `deps` that the caller passed to the run."""
+
+    def run(self, me: Actor, target: Any, prompt: str, options: dict[str, Any]) -> Awaitable[Outcome[Any]]:
+        """Run an agent below `me`, as a child of the calling agent."""
+
+
+@final
+class Context(Generic[D]):
+    """A call of a Python function by an agent, valid until the function returns.
+
+    Attributes:
+        deps: the `deps` that the caller passed to the run; None if it passed none.
+        run_id: the run's id.
+        call_id: the id that the model gave the call, also the `id` of its events.
+        agent: the name of the calling agent.
+    """
+
+    def __init__(self, me: Actor, agent: RunsAgents | None, call_id: str) -> None:
+        self._me = me
+        self._agent = agent
+        deps: Any = None if agent is None else agent.deps
+        self.deps: D = deps
+        self.run_id: str = me.stream.run
+        self.call_id = call_id
+        self.agent: str = "" if agent is None else agent.name
+
+    @overload
+    async def run(self, agent: object, prompt: str = "", *, result: type[R], **variables: str) -> Outcome[R]: ...
+    @overload
+    async def run(self, agent: TypedAgent[R], prompt: str = "", **variables: str) -> Outcome[R]: ...
+    @overload
+    async def run(self, agent: object, prompt: str = "", *, result: Any = None, **variables: str) -> Outcome[Any]: ...
+    async def run(self, agent: object, prompt: str = "", *, result: Any = None, **variables: str) -> Outcome[Any]:
+        """Run an agent as a child of the calling agent, and wait for its end.
+
+        Its usage counts for the limits and the `usage` of this run, its events are among this run's, and it is listed
+        in `children` of the outcome. It has no tools of the run, only its own. Cancelling the call cancels it.
+
+        Args:
+            agent: as the target of `callboard.run`.
+            prompt: the prompt.
+            result: the type of its result; by default that of the agent.
+            variables: values of the agent's variables.
+
+        Returns:
+            The outcome; an agent that failed does not raise. `usage` is empty, because it is part of the run's.
+
+        Raises:
+            UsageError, InvalidFile, ConfigError: the agent could not start.
+        """
+        calling = self._agent
+        if calling is None:
+            raise UsageError("this tool was not called by an agent, so it can't run one")
+        start = partial(calling.run, self._me, agent, prompt, {"result": result, "variables": variables})
+        loop = self._me.root.loop
+        # The function may run in the caller's own event loop (asyncio, or another trio loop): hop to the run's loop.
+        if loop is None or (trio.lowlevel.in_trio_task() and trio.lowlevel.current_trio_token() is loop.token):
+            return await start()
+        return await loop.call(start)
+
+    @overload
+    def run_sync(self, agent: object, prompt: str = "", *, result: type[R], **variables: str) -> Outcome[R]: ...
+    @overload
+    def run_sync(self, agent: TypedAgent[R], prompt: str = "", **variables: str) -> Outcome[R]: ...
+    @overload
+    def run_sync(self, agent: object, prompt: str = "", *, result: Any = None, **variables: str) -> Outcome[Any]: ...
+    def run_sync(self, agent: object, prompt: str = "", *, result: Any = None, **variables: str) -> Outcome[Any]:
+        """Run an agent like `run`, from a plain function. Blocks the function's thread."""
+        return trio.from_thread.run(partial(self.run, agent, prompt, result=result, **variables))

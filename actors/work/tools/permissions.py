@@ -24,7 +24,7 @@ Rules may also match the destination of a call: `server:github` and `host:*.exam
 Patterns are matched with the call's subject: the command, the path, the URL, or else the JSON text of all arguments.
 `*` matches any text, `?` one character.
 
-Paths are resolved from the run's directory, whatever the process's working directory is; `path_rules` defines the
+Paths are resolved from the run's directory, whatever the process's working directory is; `rules` defines the
 meaning of patterns. A pattern that denies a path to `fs_cat`, `fs_read` or `fs_grep` denies it to every tool that
 returns file contents (`Tool.reads`), since the file is the same. For a tool without a subject, a `deny` or an `ask` is
 also matched with every text among its arguments, as it is and as a path.
@@ -51,8 +51,23 @@ from ....protocol.permissions import Permissions as Rules
 from .. import playback as play
 from ..journal.actor_journal import scope_of as current_scope
 from ..sandbox.current import current as current_sandbox
-from .path_rules import Bar, FileAccess, PathContext, PathRule, weighed
-from .rules import HOST, JudgedCall, by_subject, denials, of_denials, of_host, places, rule_for, ruled, stricter
+from .rules import (
+    HOST,
+    Bar,
+    FileAccess,
+    JudgedCall,
+    PathContext,
+    PathRule,
+    by_subject,
+    denials,
+    of_denials,
+    of_host,
+    places,
+    rule_for,
+    ruled,
+    stricter,
+    weighed,
+)
 from .stored_answers import StoredAnswers, default_pattern
 from .tool import Arguments, Tool, shortened, text_of
 

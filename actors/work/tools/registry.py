@@ -10,6 +10,8 @@ names. `all` expands to every global tool except the ones in `library`, which ha
 the settings, only the listed global tools exist.
 
 Files are read once, and again when they change.
+
+An agent in aichat's format has the keys of a `config.yaml` in an `index.yaml`, and names global tools in a `tools.txt`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from ....protocol.agent import Agent
 from ....protocol.errors import InvalidFile
 from ....protocol.permissions import Permissions
 from ....protocol.problems import Problem, did_you_mean, errors_in
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
     from .declare.declaration import ToolFile
     from .files.environment import Home
+
 
 ENDINGS = (".sh", ".py", ".ts", ".js")
 DEFAULT_ALIASES = {"fs": "fs_cat,fs_read,fs_ls,fs_glob,fs_grep,fs_edit,fs_mkdir,fs_patch,fs_rm,fs_write"}
@@ -336,6 +340,28 @@ def agent_file(directory: Path) -> Path | None:
         names = " and ".join(path.name for path in found)
         raise InvalidFile(f"{directory} has {names}; an agent has one tools file: put all functions into one of them")
     return found[0]
+
+
+LISTED = "tools.txt"
+"""File next to it with one global tool per line; lines that begin with `#` are comments."""
+
+
+def with_listed(agent: Agent, directory: Path) -> Agent:
+    """Return the agent of an `index.yaml` with the tools of its `tools.txt`.
+
+    Raises:
+        InvalidFile: `tools.txt` cannot be read.
+    """
+    file = record_read(directory / LISTED)
+    if not file.is_file():
+        return agent
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
+    lines = (line.strip() for line in text.splitlines())
+    listed = (line for line in lines if line and not line.startswith("#"))
+    return msgspec.structs.replace(agent, global_tools=tuple(dict.fromkeys((*agent.global_tools, *listed))))
 
 
 def judged_as_ours(tool: Tool) -> Tool:

@@ -22,7 +22,6 @@ from functools import lru_cache
 import msgspec
 
 from ....protocol.permissions import Verdict
-from .path_rules import STRICTNESS
 from .shell_commands import SimpleCommand, parse
 from .shell_parser import FILE, is_known, mark, written
 from .shell_programs import beyond, names
@@ -58,9 +57,10 @@ def judged(rows: Rows, line: str) -> Verdict | None:
 def together(found: Iterable[RuleVerdict]) -> Verdict | None:
     """Return the combined verdict: the strictest. None if a command has none and no other is denied or asked for."""
     verdicts = [each.verdict for each in found]
-    strict = [verdict for verdict in verdicts if verdict in ("deny", "ask")]
-    if strict:
-        return max(strict, key=lambda verdict: STRICTNESS[verdict])
+    if "deny" in verdicts:
+        return "deny"
+    if "ask" in verdicts:
+        return "ask"
     return "allow" if verdicts and all(verdict == "allow" for verdict in verdicts) else None
 
 
@@ -186,7 +186,7 @@ def _might_mean(command: SimpleCommand, pattern: str) -> bool:
 def _strict(rows: Rows, texts: Iterable[str]) -> tuple[Verdict, str] | None:
     texts = tuple(texts)
     found = [row for row in rows if row[0] != "allow" and row[1] != "*" and any(_like(text, row[1]) for text in texts)]
-    return max(found, key=lambda row: STRICTNESS[row[0]]) if found else None
+    return max(found, key=lambda row: row[0] == "deny") if found else None
 
 
 def _ends(whole: str) -> Iterator[str]:

@@ -26,8 +26,7 @@ from ....protocol.errors import ConfigError
 from ....protocol.permissions import PermissionRule
 from ...io.atomic_write import write_whole
 from ...io.directories import private_directory, state_dir
-from .path_rules import PathContext
-from .rules import JudgedCall, by_subject
+from .rules import JudgedCall, PathContext, by_subject
 from .tool import Arguments, Tool
 
 MOST = 1_000

@@ -1,6 +1,6 @@
 """Files with tool results that are too long for their conversation, readable by its model.
 
-A conversation that is shortened (`work/agent/compaction`) contains only the beginning and end of a long result; a file
+A conversation that is shortened (`work/agent/history`) contains only the beginning and end of a long result; a file
 of this directory contains the whole text. `fs_cat` and the other tools that read files may open it in addition to their
 own directories (`readable`), and no tool may write to it. The directory belongs to one run or one session and is
 removed with it; other runs of the process cannot read it. The files are readable by their owner only (0600), and

@@ -26,8 +26,8 @@ from ....protocol.repeats import Repeats
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .path_rules import FileAccess
-    from .tool_context import RunsAgents
+    from .functions import RunsAgents
+    from .rules import FileAccess
 
 __all__ = ["Arguments", "Effect", "Json", "Meaning", "Origin", "Tool", "ToolSpec", "VisibleResult"]
 

@@ -27,7 +27,7 @@ from callboard.actors.io.oauth.authorization import printable
 from callboard.actors.io.secret_redaction import Redactor
 from callboard.actors.work.mcp.links import texts as mcp_texts
 from callboard.actors.work.tools.builtin import commands
-from callboard.actors.work.tools.files import output
+from callboard.actors.work.tools.files import call_process
 from callboard.actors.work.tools.tool import shortened
 from callboard.protocol.errors import UpstreamError
 from callboard.supervisors.pipes import Tail
@@ -242,7 +242,7 @@ def cuts_of(text: str) -> Iterator[tuple[str, str]]:
     yield "json error body", headers.message_in(json.dumps({"error": {"message": text}}).encode())
     yield "short answer", SimpleResponse(200, httpx.Headers(), body).explanation
     yield "words of a sign-in", printable(text)
-    yield "output of a tool", output.OutputFile(body[: len(body) // 2], len(body)).text
+    yield "output of a tool", call_process.OutputFile(body[: len(body) // 2], len(body)).text
     yield "stderr of a server", mcp_texts._quoted(text)
     yield "result in an event", shortened(text, len(text) // 2)
     kept = commands.BoundedOutput()

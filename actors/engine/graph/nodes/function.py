@@ -21,8 +21,7 @@ from ....work import playback as play
 from ....work.call_clock import Clock
 from ....work.context import CallingAgent
 from ....work.journal.unknown_outcome import Skipped, may_run
-from ....work.tools.functions import call_function, declaration_of, is_async, is_context, parameters_of
-from ....work.tools.tool_context import Context
+from ....work.tools.functions import Context, call_function, declaration_of, is_async, is_context, parameters_of
 from ..plan import NodeJob, NodeResult
 
 if TYPE_CHECKING:

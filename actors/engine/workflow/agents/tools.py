@@ -42,7 +42,7 @@ from ....work.models.codec import file_as_text
 from ....work.opening_instructions import ListedSkill, OpeningInstructions
 from ....work.skills.discovery import NEAR, FoundSkill, FoundSkills
 from ....work.skills.tool import block, skill_tool
-from ....work.tools.files.call_file import Host
+from ....work.tools.files.runner_protocol import Host
 from ....work.tools.registry import ToolOptions, ToolRegistry, read_tool_file
 from ....work.tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec, VisibleResult
 from ....work.trust.trusted_files import workspace_of
@@ -193,7 +193,7 @@ async def _call(
     arguments: Arguments,
 ) -> Json:
     from ....work.tools.files.call import play
-    from ....work.tools.files.output import DONE
+    from ....work.tools.files.call_process import DONE
 
     workspace = await run.workspace.path()
     # Images and files do not fit into the JSON result, so the process writes them to this directory.

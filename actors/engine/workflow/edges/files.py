@@ -32,10 +32,9 @@ from ....io.secret_redaction import hidden_tail
 from ....work.call_clock import Clock
 from ....work.journal.actor_journal import scope_of
 from ....work.sandbox.current import sandboxed
+from ....work.tools.files.call_process import USUAL, Printed, impose
 from ....work.tools.files.environment import inherited
-from ....work.tools.files.limits import USUAL, impose
-from ....work.tools.files.output import Printed
-from ....work.tools.files.questions import NotUnderstood, answer_to
+from ....work.tools.files.runner_protocol import NotUnderstood, answer_to
 from ..search_paths import HOST, roots_of
 from .conditions import Change, Functions
 

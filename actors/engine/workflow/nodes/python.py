@@ -38,9 +38,8 @@ from ....work.journal.actor_journal import noted, scope_of
 from ....work.journal.unknown_outcome import once
 from ....work.playback import OutsideEffect, in_the_world, whole
 from ....work.sandbox.current import sandboxed
+from ....work.tools.files.call_process import MIB, CallLimits, Printed, impose, kill, watch
 from ....work.tools.files.environment import inherited
-from ....work.tools.files.limits import MIB, CallLimits, impose, kill, watch
-from ....work.tools.files.output import Printed
 from ..edges.conditions import CODE_FAILED
 from ..job import Job
 from ..machine.perform import Said

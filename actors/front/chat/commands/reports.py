@@ -13,7 +13,7 @@ from .....protocol.errors import Conflict, UsageError
 from .....protocol.session_turns import turns_of
 from ....views.call_text import call_text
 from ....views.money import usd
-from ....work.agent.compaction import estimate
+from ....work.agent.history import estimate
 from ...control.run_records import call_of, changes_of_run
 from .. import completion
 from ..command_line import ChatLine, command

@@ -17,7 +17,7 @@ from ....runs.sessions.names import TEMP, checked_alias
 from ....runs.sessions.roles import change_role, name_of, prompt_of
 from ....runs.sessions.session_locks import forget_all
 from ....runs.sessions.summary import compressed
-from ....work.agent.compaction import turn_as_text
+from ....work.agent.history import turn_as_text
 from .. import completion
 from ..chat_storage import ChatStorage, wish
 from ..command_line import MISSING, ChatLine, command

@@ -11,7 +11,7 @@ from .....protocol.words import split_words
 from ....io.updating import how_to_update
 from ....runs.root import result_of
 from ....work.bundles import manage
-from ....work.bundles.install_flow import InstallPrompts, InstallResult, Wishes
+from ....work.bundles.manage import InstallPrompts, InstallResult, Wishes
 from ....work.bundles.source import BUILT_IN
 from ..command_line import ChatLine, command
 

@@ -1,4 +1,4 @@
-"""Discovery of the authorization server of an MCP server.
+"""Discovery of the authorization server of an MCP server, and requests to the addresses that servers name.
 
 The server's challenge names its document, or the document is at a well-known address. That document names authorization
 servers, whose documents are at well-known addresses too. Servers of the first revision with a login (2025-03-26) have
@@ -6,14 +6,14 @@ no document of their own and are their own authorization server. Their metadata 
 same origin. Without metadata the endpoints are `/authorize`, `/token` and `/register` of the origin, as that revision
 defines. That applies only if every well-known address answers 404, and only until registration fails.
 
-All of these addresses are untrusted input. Requests are limited in time (`WITHIN`) and size (`AuthHttp`). Redirects are
-followed only within their origin. Private addresses are allowed only for servers that are private themselves (see
-`http`), or where the user names them. A page instead of a document (many sites answer every request with their start
-page) counts as no document.
+A public server must not make this process connect to this machine or to a private network. The address of the
+connection decides, not the name (see `io.http.guarded`). A private server may name its neighbours. A server counts as
+private if the answer that demanded a login came from a private address. A later DNS answer can't forge that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, TypeVar
 from urllib.parse import urljoin
 
@@ -21,8 +21,11 @@ import msgspec
 import trio
 
 from .....protocol.decoding import convert
-from .....protocol.errors import CallboardError
-from ....io.oauth.endpoint import OAuthResponse
+from .....protocol.errors import CallboardError, ConfigError
+from ....io.http.connections import ConnectionRoute, Connections, PlainWire, Wire, peer
+from ....io.http.guarded import CantFetch, GuardedTransport, is_private
+from ....io.http.transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
+from ....io.oauth.endpoint import AuthHttp, OAuthResponse
 from . import metadata
 from .metadata import AuthorizationServer, ProtectedResource, Unusable
 
@@ -223,3 +226,62 @@ def _redirected(address: str, answer: OAuthResponse) -> str | None:
         return target if metadata.origin(target) == metadata.origin(address) else None
     except ValueError:
         return None
+
+
+class ProbeTransport(TrioTransport):
+    """Transport without restrictions that records the address of the peer.
+
+    Args:
+        environ: for proxies and certificates.
+
+    Attributes:
+        private: True if the last connection leads directly to a private address, not to a proxy.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ=environ)
+        self.connections = self._seen = _Seen(environ)
+
+    @property
+    def private(self) -> bool:
+        return bool(self._seen.peer) and is_private(self._seen.peer)
+
+
+class _Seen(Connections):
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ, "", None, keep_alive=KEEP_ALIVE, max_idle=MAX_IDLE)
+        self.peer = ""
+
+    async def _wire(self, route: ConnectionRoute) -> Wire:
+        wire = await super()._wire(route)
+        # The peer is the proxy then, whose address says nothing about the server's.
+        if route.proxy:
+            self.peer = ""
+        return wire
+
+    async def _connected(self, host: str, port: int) -> PlainWire:
+        wire = await super()._connected(host, port)
+        self.peer = peer(wire)
+        return wire
+
+
+class GuardedAuthHttp(AuthHttp):
+    """HTTP client for OAuth that refuses private addresses.
+
+    Args:
+        environ: for proxies and certificates.
+        private: True if the server is private itself; then private addresses are allowed.
+    """
+
+    def __init__(self, environ: Mapping[str, str], *, private: bool) -> None:
+        super().__init__(environ)
+        self._private = private
+
+    def _transport(self) -> GuardedTransport:
+        return GuardedTransport(self._environ, allow_private=self._private)
+
+    async def _send(self, method: str, url: str, what: str, body: bytes, headers: Mapping[str, str]) -> OAuthResponse:
+        try:
+            return await super()._send(method, url, what, body, headers)
+        except CantFetch as error:
+            raise ConfigError(f"{what}: {error}") from error

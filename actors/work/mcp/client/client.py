@@ -7,7 +7,16 @@ call leaves nothing behind: the server is notified, the call's questions end, an
 
 In the modern era every request carries the client's identity and capabilities. A result may be a question
 (`input_required`): the client then repeats the request with the answers and with the server's unchanged state. Or a
-result is the handle of a task, which is polled until it ends (`tasks`). Callers see only the final result.
+result is the handle of a task, which is polled until it ends. Callers see only the final result.
+
+**Tasks** (`io.modelcontextprotocol/tasks`).
+
+    tools/call -> resultType: task    tasks/get, at the server's interval, until the task is completed
+                                      tasks/update with the answers to its questions, each asked once
+                                      tasks/cancel if the caller is cancelled
+
+Each of these requests has the time limit of a call, so a handle can't make a caller wait for ever on a dead server. A
+server that no longer knows its task has failed the call.
 
 **Notifications of changes.** In the old era a server sends them unasked. In the modern era the client opens a
 subscription, a request that stays open. The client opens it again when the server ends it, and when there is more to
@@ -18,27 +27,28 @@ notice, so the client waits for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext, suppress
 from itertools import count
 from types import MappingProxyType
-from typing import Never, TypeVar, final
+from typing import Literal, Never, TypeVar, final
 
 import msgspec
 import trio
 
-from .....protocol.decoding import decode_json, json_decoder
+from .....protocol.decoding import convert, decode_json, json_decoder
 from .....protocol.errors import HttpRefused, McpError, McpLost, McpUnsent
 from .....protocol.json_values import decode_mended
 from .....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, Notification, Request, encode_failure
 from .....protocol.mcp import model
 from .....protocol.mcp.config import Server
+from .....protocol.mcp.model import Progress
 from .....supervisors import Actor, Backoff, Ref
 from ..links import texts
 from ..links.link import CallOrigin, Json, Link, OutgoingCall, ServerRequestHandler
 from ..links.mirrored import Paths, header_fault, header_paths, param_headers
 from .handshake import Handshake, OfferedCapabilities
 from .questions import ServerQuestion, ServerQuestions, pages
-from .tasks import EXTENSION, KIND, TaskFollower
 
 MAX_PENDING = 1024
 """Active requests on one connection at most."""
@@ -128,7 +138,7 @@ class McpClient:
         }
         self._meta: dict[str, Json] = {
             model.META_VERSION: model.MODERN,
-            model.META_CAPABILITIES: {**abilities.declared(), "extensions": {EXTENSION: {}}},
+            model.META_CAPABILITIES: {**abilities.declared(), "extensions": {TASKS: {}}},
             model.META_CLIENT: self._introduction["clientInfo"],
         }
         self._on_log = on_log
@@ -298,7 +308,7 @@ class McpClient:
             kind = result.get("resultType", model.COMPLETE)
             if kind == model.COMPLETE:
                 return result
-            if kind == KIND and method == "tools/call" and self.modern:
+            if kind == TASK and method == "tools/call" and self.modern:
                 following = TaskFollower(self._name, self.request, self._questions, self._me, self._timeout)
                 return await following.result(result, caller)
             if kind != model.INPUT_REQUIRED:
@@ -540,3 +550,122 @@ class Listening:
                     return  # the server refuses subscriptions
             in_vain = 1 if trio.current_time() - begun > AT_MOST else in_vain + 1
             await trio.sleep(BACKOFF.seconds(in_vain))
+
+
+TASKS = "io.modelcontextprotocol/tasks"
+TASK = "task"
+"""`resultType` of a handle."""
+
+FIRST_POLL = 1.0
+"""Seconds between two polls if the server names no interval."""
+
+SHORTEST_POLL, LONGEST_POLL = 0.05, 60.0
+"""Limits of the seconds between two polls, whatever the server names."""
+
+CANCELS_WITHIN = 2.0
+"""Seconds for a server to accept the cancellation."""
+
+Ask = Callable[[str, Mapping[str, Json], CallOrigin | None, Mapping[str, str]], Awaitable[dict[str, Json]]]
+"""Sends a request with this method, parameters, origin and headers."""
+
+
+class _Task(msgspec.Struct, frozen=True, rename="camel"):
+    task_id: str
+    status: Literal["working", "input_required", "completed", "cancelled", "failed"]
+    status_message: str | None = None
+    poll_interval_ms: float | None = None
+    input_requests: dict[str, ServerQuestion] = {}
+    result: dict[str, Json] | None = None
+    error: dict[str, Json] | None = None
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next poll."""
+        if self.poll_interval_ms is None:
+            return FIRST_POLL
+        return min(max(self.poll_interval_ms / 1000, SHORTEST_POLL), LONGEST_POLL)
+
+
+class TaskFollower:
+    """Polls one task until it ends.
+
+    Args:
+        server: name of the server.
+        ask: sends requests.
+        questions: answers questions of the server.
+        owner: actor whose shield covers the last request, for a call without an origin.
+        timeout: seconds for one request.
+    """
+
+    def __init__(self, server: str, ask: Ask, questions: ServerQuestions, owner: Actor, timeout: float) -> None:
+        self._server = server
+        self._ask = ask
+        self._questions = questions
+        self._owner = owner
+        self._timeout = timeout
+        self._looks = 0
+
+    async def result(self, created: Mapping[str, Json], caller: CallOrigin | None) -> dict[str, Json]:
+        """Return the result of the call.
+
+        Raises:
+            McpError: the task has failed, was cancelled by the server, or is unknown to it.
+            McpLost: the connection broke.
+        """
+        task = self._read(created)
+        # The work of the server does not count against the time limit of the call.
+        stands_still = nullcontext() if caller is None or caller.works is None else caller.works()
+        try:
+            with stands_still:
+                return await self._followed(task, caller)
+        except trio.Cancelled:
+            actor = self._owner if caller is None else caller.me
+            # A cancelled task can't await anything without a shield, and the server would work on for nothing.
+            with actor.root.shield(CANCELS_WITHIN):
+                await self._cancel(task)
+            raise
+
+    async def _followed(self, task: _Task, caller: CallOrigin | None) -> dict[str, Json]:
+        answered: set[str] = set()
+        while True:
+            match task.status:
+                case "completed":
+                    if task.result is None:
+                        raise McpError(f"MCP server '{self._server}' has completed a task without a result")
+                    return task.result
+                case "failed":
+                    why = (task.error or {}).get("message") or task.status_message or "no reason given"
+                    raise McpError(f"MCP server '{self._server}' reported a failed task: {str(why)[:400]}")
+                case "cancelled":
+                    why = task.status_message or "no reason given"
+                    raise McpError(f"MCP server '{self._server}' has cancelled a task: {why[:400]}")
+            # The server may list a question again until it has processed the answer.
+            new = {key: asked for key, asked in task.input_requests.items() if key not in answered}
+            if new:
+                answers = await self._questions.answers(new, caller)
+                answered |= new.keys()
+                await self._made("tasks/update", task, inputResponses=answers)
+            else:
+                self._report(task, caller)
+                await trio.sleep(task.pause)
+            task = self._read(await self._made("tasks/get", task))
+
+    def _report(self, task: _Task, caller: CallOrigin | None) -> None:
+        self._looks += 1
+        if caller is not None and caller.on_progress is not None and task.status_message:
+            caller.on_progress(Progress(progress_token=0, progress=self._looks, message=task.status_message))
+
+    async def _made(self, method: str, task: _Task, **more: Json) -> dict[str, Json]:
+        with trio.move_on_after(self._timeout):
+            return await self._ask(method, {"taskId": task.task_id, **more}, None, {})
+        raise McpError(f"MCP server '{self._server}' did not answer {method} within {self._timeout:g} s")
+
+    async def _cancel(self, task: _Task) -> None:
+        with suppress(McpError):  # the task or the server has already ended
+            await self._ask("tasks/cancel", {"taskId": task.task_id}, None, {})
+
+    def _read(self, status: Mapping[str, Json]) -> _Task:
+        try:
+            return convert(status, _Task)
+        except msgspec.ValidationError as error:
+            raise McpError(f"MCP server '{self._server}' sent an invalid task status: {error}") from error

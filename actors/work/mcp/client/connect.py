@@ -199,8 +199,7 @@ class _Attempt:
 
     async def _http(self, remembered: str) -> None:
         from .....protocol.errors import HttpRefused
-        from ..links.http import open_http
-        from ..links.sse import open_sse
+        from ..links.http import open_http, open_sse
 
         server, client, environ, access = self._server, self._client, self._environ, self._access
         if server.type == "http":

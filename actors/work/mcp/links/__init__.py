@@ -2,9 +2,7 @@
 
     link        interface between the protocol and its transports
     stdio       a child process, one message per line
-    web         parts that both links over HTTP share
-    http        Streamable HTTP, in both eras
-    sse         HTTP with server-sent events, the transport of 2024-11-05
+    http        Streamable HTTP, in both eras, and HTTP with server-sent events, the transport of 2024-11-05
     mirrored    arguments that are also sent as HTTP headers
     texts       texts of errors
 

@@ -1,4 +1,4 @@
-"""Interface between the protocol (`client`) and its transports (`stdio`, `http`, `sse`).
+"""Interface between the protocol (`client`) and its transports (`stdio`, `http`).
 
 A `Link` belongs to one connection. One actor, its owner, opens it and closes it by ending. Other tasks call `request`
 directly, any number of them concurrently. A cancelled `request` leaves nothing behind: the link notifies the server in

@@ -5,7 +5,7 @@
         await scope.call("time", "get_current_time", {}, CallOrigin(me=me))
 
 The kernel's pool shares and restarts servers (see `supervisors.pool`). `pool` defines the keys and runs each server,
-`ServerScope` decides which agent keeps a server for how long, and `catalog` stores the tools of servers that do not
+`ServerScope` decides which agent keeps a server for how long, and `Catalogs` stores the tools of servers that do not
 run.
 
 **Scopes.** The leases of one agent are acquired at its first call, kept until it ends, and always returned. Each call
@@ -55,8 +55,7 @@ from ....io.directories import socket_dir
 from ...sandbox.current import sandboxed_server
 from ..auth.access import Accesses
 from ..links.link import CallOrigin, Json
-from .catalog import Catalogs, ServerCatalog
-from .pool import Leases, LiveServer, PoolKey, ServerOpener
+from .pool import Catalogs, Leases, LiveServer, PoolKey, ServerCatalog, ServerOpener
 from .status import Counters, Inquiry, answer_inquiries, status_of
 
 if TYPE_CHECKING:

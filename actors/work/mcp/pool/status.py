@@ -33,8 +33,7 @@ from ....io.atomic_write import replacing
 from ....io.secret_redaction import hidden
 
 if TYPE_CHECKING:
-    from .catalog import ServerCatalog
-    from .pool import LiveServer, ServerRecord
+    from .pool import LiveServer, ServerCatalog, ServerRecord
 
 Json: TypeAlias = Any
 

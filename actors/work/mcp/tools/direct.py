@@ -1,4 +1,4 @@
-"""Tools of servers under their own names, `<server>__<tool>`, and the text of a server's result for a model.
+"""Tools of servers under their own names, `<server>__<tool>`, and a server's results for a model.
 
 A server's hints on a tool's effects are untrusted input, so its `trust` limits their influence:
 
@@ -9,22 +9,35 @@ A server's hints on a tool's effects are untrusted input, so its `trust` limits 
 **Parameter names.** Anthropic and Bedrock refuse every request with a tool that has a property `$filter`, `first name`,
 or one with more than 64 characters. The model gets accepted names, at every level of the schema. Before a call the
 arguments get the server's own names back.
+
+**Content other than text.**
+
+    image, blob of an image      an image for the model, detected by its bytes; its media type may be wrong
+    blob of a PDF, of a text     its text
+    resource_link                text of the resource, read from the same server; web addresses remain links
+    anything else                a line that names it
+
+A model without image input gets the names of images (`Target.complete`). Limits keep one result from filling a request.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from .....protocol.errors import ToolFailed
+import trio
+
+from .....protocol.chat import ImagePart, Part, TextPart
+from .....protocol.errors import CallboardError, ToolFailed
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import KEYED
 from .....protocol.mcp.model import McpTool as ServerTool
 from .....protocol.repeats import Repeats
 from .....supervisors import Actor
-from ...tools.tool import Arguments, Effect, Json, Label, Tool, ToolSpec, shortened
-from .media import content_with_images, with_linked
+from ....io.encodings import image_type
+from ...tools.tool import Arguments, Effect, Json, Label, Tool, ToolSpec, VisibleResult, shortened, text_of
 from .names import offered_name
 from .view import ServerView
 
@@ -122,79 +135,6 @@ def _parameters(tool: ServerTool) -> dict[str, Json]:
     return {**tool.input_schema, "type": "object", "properties": properties if isinstance(properties, dict) else {}}
 
 
-def text_of_result(result: Mapping[str, Json]) -> Json:
-    """Return the texts of a `CallToolResult`; without text its structured content; without either the whole object."""
-    if not isinstance(result.get("content"), list) and "structuredContent" not in result:
-        return {key: value for key, value in without_bytes(result).items() if key != "isError"} or _NOTHING
-    texts = [_text_of_block(block) for block in _blocks(result)]
-    # Servers should repeat structured content as text; then the text is sufficient.
-    structured = result.get("structuredContent")
-    if structured is not None and not any(block.get("type") == "text" for block in _blocks(result)):
-        return structured if not texts else {"content": texts, "structuredContent": structured}
-    return "\n".join(texts) or _NOTHING
-
-
-def error_of(result: Mapping[str, Json]) -> str | None:
-    """Return the error text of a result; None if the tool succeeded."""
-    if result.get("isError") is not True:
-        return None
-    text = text_of_result(result)
-    return text if isinstance(text, str) and text != _NOTHING else f"the tool failed: {text}"
-
-
-def without_bytes(result: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the `CallToolResult` for `mcp_invoke_*`, without `_meta` and base64 data of images, sounds and files."""
-    visible = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
-    if isinstance(visible.get("content"), list):
-        visible["content"] = [_without_data(block) for block in visible["content"]]
-    return visible
-
-
-def holds_more_than_text(result: Mapping[str, Json]) -> bool:
-    """Return True if a result has content that `media` could read or show."""
-    return any(block.get("type") != "text" for block in _blocks(result))
-
-
-def _blocks(result: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    content = result.get("content")
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-
-
-def _text_of_block(block: Mapping[str, Json]) -> str:
-    kind = str(block.get("type", "content"))
-    if kind == "text":
-        return str(block.get("text", ""))
-    if kind == "resource_link":
-        return f"[resource {_unavailable_text(block.get('uri'), block.get('name'), block.get('mimeType'))}]"
-    if kind == "resource":
-        inner = block.get("resource")
-        resource = inner if isinstance(inner, dict) else {}
-        facts = _unavailable_text(resource.get("uri"), resource.get("mimeType"), _size(resource.get("blob")))
-        text = resource.get("text")
-        return f"[resource {facts}]\n{text}" if isinstance(text, str) else f"[resource {facts}]"
-    return f"[{kind} {_unavailable_text(block.get('mimeType'), _size(block.get('data')))}]"
-
-
-def _without_data(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return block
-    visible = dict(block)
-    if "data" in visible:
-        visible["data"] = f"[{_size(visible['data'])} left out]"
-    if isinstance(visible.get("resource"), dict) and "blob" in visible["resource"]:
-        visible["resource"] = {**visible["resource"], "blob": f"[{_size(visible['resource']['blob'])} left out]"}
-    return visible
-
-
-def _size(data: Json) -> str | None:
-    """Return the size in bytes of base64 data."""
-    return f"{len(data.rstrip('=')) * 3 // 4} bytes" if isinstance(data, str) else None
-
-
-def _unavailable_text(*parts: Json) -> str:
-    return ", ".join(str(part) for part in parts if part) or "without a name"
-
-
 _FITS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _OTHERS = re.compile(r"[^A-Za-z0-9_.-]+")
 _DEEPEST = 30
@@ -278,3 +218,187 @@ def _resolved(schema: Json, root: Json) -> Json:
     for key in reference[2:].split("/"):
         found = found.get(key) if isinstance(found, dict) else None
     return found
+
+
+def text_of_result(result: Mapping[str, Json]) -> Json:
+    """Return the texts of a `CallToolResult`; without text its structured content; without either the whole object."""
+    if not isinstance(result.get("content"), list) and "structuredContent" not in result:
+        return {key: value for key, value in without_bytes(result).items() if key != "isError"} or _NOTHING
+    texts = [_text_of_block(block) for block in _blocks(result)]
+    # Servers should repeat structured content as text; then the text is sufficient.
+    structured = result.get("structuredContent")
+    if structured is not None and not any(block.get("type") == "text" for block in _blocks(result)):
+        return structured if not texts else {"content": texts, "structuredContent": structured}
+    return "\n".join(texts) or _NOTHING
+
+
+def error_of(result: Mapping[str, Json]) -> str | None:
+    """Return the error text of a result; None if the tool succeeded."""
+    if result.get("isError") is not True:
+        return None
+    text = text_of_result(result)
+    return text if isinstance(text, str) and text != _NOTHING else f"the tool failed: {text}"
+
+
+def without_bytes(result: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the `CallToolResult` for `mcp_invoke_*`, without `_meta` and base64 data of images, sounds and files."""
+    visible = {key: value for key, value in result.items() if key not in ("_meta", "resultType")}
+    if isinstance(visible.get("content"), list):
+        visible["content"] = [_without_data(block) for block in visible["content"]]
+    return visible
+
+
+def holds_more_than_text(result: Mapping[str, Json]) -> bool:
+    """Return True if a result has content that a model could read or see."""
+    return any(block.get("type") != "text" for block in _blocks(result))
+
+
+def _blocks(result: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    content = result.get("content")
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _text_of_block(block: Mapping[str, Json]) -> str:
+    kind = str(block.get("type", "content"))
+    if kind == "text":
+        return str(block.get("text", ""))
+    if kind == "resource_link":
+        return f"[resource {_unavailable_text(block.get('uri'), block.get('name'), block.get('mimeType'))}]"
+    if kind == "resource":
+        inner = block.get("resource")
+        resource = inner if isinstance(inner, dict) else {}
+        facts = _unavailable_text(resource.get("uri"), resource.get("mimeType"), _size(resource.get("blob")))
+        text = resource.get("text")
+        return f"[resource {facts}]\n{text}" if isinstance(text, str) else f"[resource {facts}]"
+    return f"[{kind} {_unavailable_text(block.get('mimeType'), _size(block.get('data')))}]"
+
+
+def _without_data(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
+    visible = dict(block)
+    if "data" in visible:
+        visible["data"] = f"[{_size(visible['data'])} left out]"
+    if isinstance(visible.get("resource"), dict) and "blob" in visible["resource"]:
+        visible["resource"] = {**visible["resource"], "blob": f"[{_size(visible['resource']['blob'])} left out]"}
+    return visible
+
+
+def _size(data: Json) -> str | None:
+    """Return the size in bytes of base64 data."""
+    return f"{len(data.rstrip('=')) * 3 // 4} bytes" if isinstance(data, str) else None
+
+
+def _unavailable_text(*parts: Json) -> str:
+    return ", ".join(str(part) for part in parts if part) or "without a name"
+
+
+MOST_IMAGES, LARGEST_IMAGE = 8, 5 * 1024 * 1024
+"""Images of one result, and bytes of each; providers refuse larger ones."""
+
+LARGEST_DOCUMENT, LONGEST_TEXT = 32 * 1024 * 1024, 200_000
+"""Bytes of a document that is read, and characters of its text."""
+
+MOST_LINKS, LINKS_WITHIN = 4, 30.0
+"""Linked resources that are read, and seconds for all of them."""
+
+
+async def with_linked(me: Actor, view: ServerView, result: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the result with linked resources embedded, and with documents converted to text.
+
+    Unreadable content remains unchanged.
+    """
+    content = result.get("content")
+    if not isinstance(content, list) or not any(_kind(block) in ("resource", "resource_link") for block in content):
+        return dict(result)
+    links = 0
+    read: dict[int, list[Any]] = {}  # by index in `content`
+    with trio.move_on_after(LINKS_WITHIN):
+        for place, block in enumerate(content):
+            if _kind(block) == "resource_link" and _is_of_server(block) and links < MOST_LINKS:
+                links += 1
+                read[place] = await _read(me, view, block)
+            elif _kind(block) == "resource" and isinstance(block.get("resource"), dict):
+                read[place] = [{**block, "resource": await _as_text(me, block["resource"])}]
+    return {**result, "content": [each for place, block in enumerate(content) for each in read.get(place, [block])]}
+
+
+def images_of(result: Mapping[str, Json]) -> tuple[ImagePart, ...]:
+    """Return the images of a result that can be shown to a model."""
+    content = result.get("content")
+    images: list[ImagePart] = []
+    for block in content if isinstance(content, list) else ():
+        inner = block.get("resource") if _kind(block) == "resource" else block
+        data = (inner.get("blob") if inner is not block else inner.get("data")) if isinstance(inner, dict) else None
+        # The size is checked on the base64 text, before a huge image is decoded.
+        if isinstance(data, str) and len(images) < MOST_IMAGES and len(data) <= LARGEST_IMAGE * 4 // 3 + 4:
+            image = _decoded(data)
+            if kind := image_type(image):
+                images.append(ImagePart(media_type=kind, data=image))
+    return tuple(images)
+
+
+def content_with_images(value: Json, result: Mapping[str, Json]) -> Json:
+    """Return a result's text for a model, together with its images if there are any."""
+    images = images_of(result)
+    parts: tuple[Part, ...] = (TextPart(text_of(value)), *images)
+    return VisibleResult(parts) if images else value
+
+
+async def _read(me: Actor, view: ServerView, link: Mapping[str, Json]) -> list[Any]:
+    """Return the link followed by the contents of its resource."""
+    try:
+        async with view.talk.scope.client(view.server.name, me) as client:
+            if "resources" not in client.capabilities:
+                return [link]
+            read = await client.request("resources/read", {"uri": link["uri"]})
+    except CallboardError:
+        return [link]
+    contents = read.get("contents")
+    inside = [each for each in contents if isinstance(each, dict)] if isinstance(contents, list) else []
+    return [link, *[{"type": "resource", "resource": await _as_text(me, each)} for each in inside[:MOST_LINKS]]]
+
+
+async def _as_text(me: Actor, resource: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return an embedded resource with the text of its document in place of its bytes, if it has text."""
+    blob, text = resource.get("blob"), resource.get("text")
+    if isinstance(text, str):
+        return {**resource, "text": shortened(text, LONGEST_TEXT)}
+    if not isinstance(blob, str) or len(blob) > LARGEST_DOCUMENT * 4 // 3:
+        return resource
+    data = _decoded(blob)
+    if not data or image_type(data):
+        return resource
+    from ....io.imports import imported
+
+    await imported(".actors.work.knowledge.reading.read")
+    from ...knowledge.reading.limits import Bounds, CantRead
+    from ...knowledge.reading.read import RawDocument, read
+
+    uri, media = str(resource.get("uri") or ""), str(resource.get("mimeType") or "")
+    try:
+        found = await read(
+            me, RawDocument(source=uri, path=uri, data=data, media=media), Bounds(), trio.CapacityLimiter(1)
+        )
+    except CantRead:
+        return resource
+    text = "\n\n".join(document.text for document in found.documents).strip()
+    return {**resource, "text": shortened(text, LONGEST_TEXT)} if text else resource
+
+
+def _kind(block: Any) -> str:
+    return str(block.get("type", "")) if isinstance(block, dict) else ""
+
+
+def _is_of_server(link: Mapping[str, Json]) -> bool:
+    """Return True for a resource of the server itself; web addresses are left to tools that access the web."""
+    uri = link.get("uri")
+    return isinstance(uri, str) and bool(uri) and not uri.lower().startswith(("http:", "https:"))
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        # Without validation, since base64 text may contain line breaks.
+        return base64.b64decode(text, validate=False)
+    except ValueError:
+        return b""

@@ -29,7 +29,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import ToolFailed
-from ..path_rules import FileAccess
+from ..rules import FileAccess
 
 T = TypeVar("T")
 

@@ -33,8 +33,7 @@ from ....io.secret_redaction import hidden, hidden_tail
 from ...call_clock import Clock
 from ...sandbox.current import played, sandboxed
 from ...sandbox.place import Beyond
-from ..files.limits import MIB, CallLimits, ended, impose, kill, watch
-from ..files.output import Printed
+from ..files.call_process import MIB, CallLimits, Printed, ended, impose, kill, watch
 from ..tool import Arguments
 from .allowed_paths import AllowedPaths, Setting, in_thread
 

@@ -1,7 +1,7 @@
 """Table of the built-in tools: their descriptions for models, their effects, and the `Tool` objects.
 
-A tool's code is imported at its first call. Programs are stopped shortly before the call's own time limit, so that
-their output so far reaches the model.
+A tool's code is imported at its first call; only `get_current_time` is in this module. Programs are stopped shortly
+before the call's own time limit, so that their output so far reaches the model.
 
 Names and parameters are Loki's. Where Loki lacks a parameter that models need (`fs_cat --offset`, the database of
 `execute_sql_code`), the additional parameter is optional.
@@ -10,6 +10,7 @@ Names and parameters are Loki's. Where Loki lacks a parameter that models need (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,7 @@ from ..tool import TIMEOUT, Access, Arguments, Effect, Json, Tool, ToolSpec
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
-    from ..path_rules import FileAccess
+    from ..rules import FileAccess
     from .allowed_paths import Setting
 
 
@@ -61,7 +62,7 @@ class BuiltinSpec(msgspec.Struct, frozen=True):
 _ACCESS: Mapping[str, Access] = {
     **dict.fromkeys(("reading", "writing"), "files"),
     "web": "web",
-    "clock": "nothing",
+    "table": "nothing",  # get_current_time
 }
 """Access mechanism by module; all others start processes."""
 
@@ -186,7 +187,7 @@ SPECS: Mapping[str, BuiltinSpec] = {
     "fetch_url_via_curl": BuiltinSpec(
         "web", "read", "url", "Get the text of a web page.", _texts(url="An http or https URL.")
     ),
-    "get_current_time": BuiltinSpec("clock", "none", "", "Get the current date, time and time zone."),
+    "get_current_time": BuiltinSpec("table", "none", "", "Get the current date, time and time zone."),
     "get_current_weather": _searches(
         "location", "Get the current weather of a place.", _texts(location="The place: `London`, `Portland, Oregon`.")
     ),
@@ -267,3 +268,10 @@ def _tool(name: str, spec: BuiltinSpec, setting: Setting) -> Tool:
         # Only changes of files leave a record that proves whether an interrupted call was done.
         was_done=was_done if spec.module == "writing" else None,
     )
+
+
+async def get_current_time(_me: Actor, _setting: Setting, _arguments: Arguments) -> str:
+    """Return the time in a form for users and models: `Friday 2025-10-24 17:55:04 MDT (UTC-06:00)`."""
+    now = datetime.now().astimezone()
+    offset = now.strftime("%z")
+    return now.strftime(f"%A %Y-%m-%d %H:%M:%S %Z (UTC{offset[:3]}:{offset[3:]})")

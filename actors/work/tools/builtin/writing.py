@@ -30,9 +30,8 @@ from .....protocol.errors import ToolFailed
 from ....io.encodings import lossless
 from ....io.secret_redaction import PUT, hidden, hidden_bytes
 from ..changes.diff import unified
-from ..changes.file_state import present
-from ..changes.record import printable_path
 from ..changes.snapshot import ChangeKeeper, keeper_of
+from ..changes.store import present, printable_path
 from ..tool import Arguments
 from .allowed_paths import AllowedPath, AllowedPaths, Setting, explained, in_thread
 from .text_edits import DiffError, Edit, Hunk, apply, apply_edits, parse, parse_edits

@@ -3,7 +3,7 @@
 The package is below `tools/` because the tools that write store the changes (`builtin/writing`), and undo writes as
 they do: it walks the same directories without following links, takes the same locks, and replaces files the same way.
 
-The entry point is `run_changes`: `changes_of` and `restore`. `snapshot` records a change before a tool makes it.
-`store` contains the earlier contents and one record per run on disk; `record` defines a record's format. `undo` decides
-the result of an undo and executes it, and `file_state` reads the current state. `diff` makes diffs.
+The entry point is `run_changes`: `changes_of` and `restore`, with the decisions of an undo. `snapshot` records a change
+before a tool makes it. `store` contains the earlier contents and one record per run on disk, defines a record's format,
+and reads the current state of a path. `diff` makes diffs.
 """

@@ -32,9 +32,20 @@ from ...journal.actor_journal import scope_of
 from ...journal.unknown_outcome import key_of
 from ..builtin.allowed_paths import AllowedPath, Setting
 from .diff import MOST_COUNTED, Diff, unified
-from .file_state import place_of, present, seen
-from .record import PathChange, PathState, encoded, printable_path, same
-from .store import MOST_OF_ONE, ChangeStore, sha_of, store_of
+from .store import (
+    MOST_OF_ONE,
+    ChangeStore,
+    PathChange,
+    PathState,
+    encoded,
+    place_of,
+    present,
+    printable_path,
+    same,
+    seen,
+    sha_of,
+    store_of,
+)
 
 if TYPE_CHECKING:
     from .....supervisors import Actor

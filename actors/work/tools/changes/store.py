@@ -2,11 +2,15 @@
 
     changes/                    0700
         blobs/<sha256>          0600, a file's content before a call changed it; each content once
-        runs/run-7f3a01bc.jsonl 0600, one line per changed path, see `record`
+        runs/run-7f3a01bc.jsonl 0600, one line per changed path, in order
 
 Any number of processes share the store. A process that writes or removes holds `flock` on the directory, which the
 kernel releases when the process dies. The store is bounded: beyond `most` bytes the oldest contents and records are
-removed first, so no content is guaranteed to exist. All methods block.
+removed first, so no content is guaranteed to exist.
+
+A line of a record is a `PathChange` as JSON, with the path's state before and after the change. Paths are
+percent-encoded as in `file:` URIs, since file names are bytes and JSON is text. `seen` and `present` read the current
+state of a path, for comparison; they do not follow links. All functions block.
 """
 
 from __future__ import annotations
@@ -16,15 +20,85 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote_to_bytes
 
+import msgspec
+
+from .....protocol.decoding import json_decoder
 from .....protocol.requests import ID
 from ....io.atomic_write import write_whole
 from ....io.directories import private_directory, state_dir
-from .record import PathChange, changes_in, line_of
+from ..builtin.allowed_paths import AllowedPath, walked
+
+Kind = Literal["file", "link", "directory", "other"]
+
+
+class PathState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State of a path at one time.
+
+    Attributes:
+        kind: `other` is a file without contents, such as a pipe.
+        sha: SHA-256 of a file's content; empty if the content was not read.
+        size: of a file, in bytes.
+        mode: permission bits.
+        target: target of a link, encoded.
+    """
+
+    kind: Kind = "file"
+    sha: str = ""
+    size: int = 0
+    mode: int = 0o644
+    target: str = ""
+
+
+class PathChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Change of one path by one call. The record is written before the change is made.
+
+    Attributes:
+        at: nanoseconds since 1970.
+        actor: path of the call's actor.
+        tool: its name.
+        root: the allowed directory of the call, without links; encoded.
+        path: relative to the root; encoded.
+        before, after: state of the path; None if nothing exists there.
+        lost: the reason why the earlier content is not stored; empty if it is, or if there is none.
+        unshown: the permissions deny reading the file's contents.
+        secret: a content includes a secret that the vault had given to that process.
+        secrets: names of these secrets, each as `{{NAME}}`; "" for one without a name.
+        void: the change of the same path and time in an earlier line has failed.
+        call: key of the call, the same in all incarnations of a durable run; "" in other runs.
+    """
+
+    at: int
+    actor: str
+    tool: str
+    root: str
+    path: str
+    before: PathState | None = None
+    after: PathState | None = None
+    lost: str = ""
+    unshown: bool = False
+    secret: bool = False
+    secrets: tuple[str, ...] = ()
+    void: bool = False
+    call: str = ""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The path's components below the root."""
+        return tuple(decoded(self.path).split("/"))
+
+    @property
+    def whole(self) -> Path:
+        """The absolute path."""
+        return Path(decoded(self.root)).joinpath(*self.parts)
+
 
 MOST = 256 * 1024 * 1024
 """Maximum size of the store in bytes."""
@@ -189,6 +263,61 @@ def store_of(environ: Mapping[str, str]) -> ChangeStore:
     return store_in(state_dir(environ) / "changes")
 
 
+def encoded(path: str | Path) -> str:
+    """Return a path as ASCII text, whatever bytes it consists of."""
+    return quote(os.fsencode(path), safe="/ ")
+
+
+def decoded(text: str) -> str:
+    """Return the path of an encoded text."""
+    return os.fsdecode(unquote_to_bytes(text))
+
+
+def printable_path(path: str | Path) -> str:
+    """Return a path for display and JSON, with undecodable bytes replaced."""
+    return os.fsencode(path).decode(errors="replace")
+
+
+def same(one: PathState | None, other: PathState | None) -> bool:
+    """Return True if both states have the same kind and content. A file whose content was not read equals no other."""
+    if one is None or other is None:
+        return one is other
+    if one.kind != other.kind:
+        return False
+    match one.kind:
+        case "file":
+            # An empty hash means unknown content, which must not count as unchanged.
+            return one.sha == other.sha != ""
+        case "link":
+            return one.target == other.target
+        case "directory":
+            return True
+    return False
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = json_decoder(PathChange)
+
+
+def line_of(change: PathChange) -> bytes:
+    return _ENCODER.encode(change) + b"\n"
+
+
+def changes_in(data: bytes) -> list[PathChange]:
+    """Return the changes of a record, without failed ones. Unreadable lines (torn, other version) are ignored."""
+    found: dict[tuple[int, str], PathChange] = {}
+    for line in data.split(b"\n"):
+        try:
+            change = _DECODER.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue
+        if change.void:
+            found.pop((change.at, change.path), None)
+        else:
+            found[change.at, change.path] = change
+    return list(found.values())
+
+
 def sha_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -214,3 +343,60 @@ def _locked(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+MAX_SEEN_BYTES = 32 * 1024 * 1024
+"""Maximum bytes of a file whose content is read; a larger one cannot be compared."""
+
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def seen(directory: int, name: str, *, most: int = MAX_SEEN_BYTES) -> tuple[PathState | None, bytes | None]:
+    """Return the state of a name in an open directory, with the content of a file of at most `most` bytes.
+
+    Raises:
+        OSError: the path cannot be read.
+    """
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None, None
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISDIR(status.st_mode):
+        return PathState(kind="directory", mode=mode), None
+    if stat.S_ISLNK(status.st_mode):
+        return PathState(kind="link", target=encoded(os.readlink(name, dir_fd=directory))), None
+    if not stat.S_ISREG(status.st_mode):
+        return PathState(kind="other", mode=mode), None
+    if status.st_size > most:
+        return PathState(size=status.st_size, mode=mode), None
+    with os.fdopen(os.open(name, _READ_FLAGS, dir_fd=directory), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:  # The file has grown since `stat`.
+        return PathState(size=len(data), mode=mode), None
+    return PathState(sha=sha_of(data), size=len(data), mode=mode), data
+
+
+def place_of(change: PathChange) -> AllowedPath:
+    """Return the place of a change.
+
+    Raises:
+        OSError: a link now replaces its root or a directory above it.
+    """
+    root = Path(decoded(change.root))
+    if os.path.realpath(root) != str(root):
+        raise OSError("a directory above it is a symbolic link now")
+    return AllowedPath(root=root, parts=change.parts, shown=str(change.whole))
+
+
+def present(place: AllowedPath) -> tuple[PathState | None, bytes | None]:
+    """Return the current state and content of a place. A path that is reachable only through a link counts as absent.
+
+    Raises:
+        OSError: the path cannot be read.
+    """
+    try:
+        with walked(place.root, place.parts[:-1]) as above:
+            return seen(above, place.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None

@@ -22,9 +22,8 @@ import msgspec
 
 from .....protocol.problems import did_you_mean
 from .....protocol.repeats import Repeats
-from .declaration import Argument, Declaration, EnvVar, Schema, Value
+from .declaration import Argument, Declaration, EnvVar, Schema, ToolScript, UnreadableDeclaration, Value, read_repeats
 from .schemas import array, described, enum, parameters
-from .script import ToolScript, UnreadableDeclaration, read_repeats
 
 _TAG = re.compile(r"#+\s*@([A-Za-z][\w-]*)(?:\s+(.*))?$")
 _COMMENT = re.compile(r"#(?![#!])\s?(.*)$")

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .declaration import Declaration, Schema
+from .declaration import Declaration, Schema, ToolScript, UnreadableDeclaration
 from .docstrings import read_docstring
 from .schemas import (
     NO_VALUE,
@@ -37,7 +37,6 @@ from .schemas import (
     obj,
     with_default,
 )
-from .script import ToolScript, UnreadableDeclaration
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

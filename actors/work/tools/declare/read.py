@@ -10,9 +10,8 @@ import stat
 from pathlib import Path
 
 from .bash import read_bash
-from .declaration import ToolFile
+from .declaration import ToolFile, ToolScript, UnreadableDeclaration
 from .python import read_python
-from .script import ToolScript, UnreadableDeclaration
 
 EXTENSIONS = (".sh", ".py", ".ts", ".js")
 """Endings of tool files, in the search order for an agent's `tools.*`."""

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, Final, Generic, TypeVar, final
 
 from .....protocol.problems import did_you_mean
-from .declaration import Declaration, Language, Schema
+from .declaration import Declaration, Language, Schema, ToolScript, UnreadableDeclaration, repeats_above
 from .docstrings import Docstring, DocumentedParameter
-from .script import ToolScript, UnreadableDeclaration, repeats_above
 
 Node = TypeVar("Node")
 

@@ -33,10 +33,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .....protocol.errors import ConfigError
 from .....supervisors.installation import install_command
-from .declaration import Declaration, Schema
+from .declaration import Declaration, Schema, ToolScript, UnreadableDeclaration
 from .docstrings import Docstring, DocumentedParameter, read_jsdoc
 from .schemas import NO_VALUE, DeclarationDraft, TypeReader, any_of, array, described, enum, fixed_array, obj
-from .script import ToolScript, UnreadableDeclaration
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -4,6 +4,14 @@ The file runs in place under the process supervisor, in the run's working direct
 waits until the kernel's limits are set. Then four tasks run concurrently: the process itself, the conversion of its
 output to events, the answers to its questions, and the watch on its resources. Waiting for a user does not count for
 its time limit. However the call ends, all of its processes end.
+
+**Interpreter.** A `#!` line of the file decides, unless it is missing or names only the language (`env python3`). Then
+bash files run with `bash`. Python files run with `./.venv/bin/python` of the working directory if it exists, else with
+`python3`. TypeScript files run with `tsx`, or with a node that supports types. A `#!/bin/sh` is ignored: tool files
+need bash. The command line ends with the runner of this package.
+
+The `tsx` command itself is not used: it starts a second node, which inherits no descriptors. Its loader is loaded into
+the first node instead (`node --import <its loader>`), as its documentation offers.
 """
 
 from __future__ import annotations
@@ -11,6 +19,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -21,7 +30,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from .....protocol.errors import ProcessError, ToolFailed
+from .....protocol.errors import CallboardError, ProcessError, ToolFailed
 from .....supervisors.guardian_link import WHY
 from .....supervisors.process import QUICK_STOP
 from ....io import temporary
@@ -33,18 +42,30 @@ from ...library import PROMPT_UTILS
 from ...sandbox.current import played, sandboxed
 from ...sandbox.place import WITHIN, Beyond
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
-from .call_file import Host, handed_over, memory_file, raw_json
+from .call_process import (
+    MIB,
+    USUAL,
+    CallLimits,
+    OutputFile,
+    Printed,
+    Terminal,
+    ended,
+    impose,
+    kill,
+    read_output,
+    result,
+    wants_one,
+    watch,
+)
 from .environment import Home, caches, environment, raw_names
-from .interpreters import command, command_by_npx
-from .limits import MIB, USUAL, CallLimits, ended, impose, kill, watch
-from .output import OutputFile, Printed, Terminal, read_output, result, wants_one
-from .questions import AskSocket
+from .runner_protocol import AskSocket, Host, handed_over, memory_file, raw_json
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process, ProcessEnd
     from ...sandbox.held import HeldProcess
     from ..declare.declaration import Declaration
+
 
 CALL_KEY = "CALLBOARD_CALL_KEY"
 """Environment variable with the idempotency key of the call, for a keyed tool."""
@@ -314,3 +335,93 @@ async def instructions(me: Actor, declaration: Declaration, home: Home, *, timeo
             raise
         said = hidden_tail("\n".join(lines), _CHARACTERS)
         raise ToolFailed(f"{failed}; it wrote to stderr: {said}", stderr=failed.stderr) from failed
+
+
+RUNNERS = Path(__file__).parent / "runners"
+FUNCTIONS = PROMPT_UTILS.parent
+
+PLAIN_PYTHON = ((), ("python",), ("python3",))
+
+NEEDS_TSX = "it needs `tsx` (npm install -g tsx) or node 22.18 or later"
+
+NPX_WITHIN = 120.0
+"""Seconds for npx to download tsx, the first time."""
+
+
+def command(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
+    """Return the command line of one call.
+
+    Raises:
+        ToolFailed: the interpreter does not exist.
+    """
+    named = declaration.interpreter
+    if declaration.language == "bash":
+        program = named if named and Path(named[0]).name == "bash" else ("bash",)
+        runner = "\n".join(part.read_text() for part in (FUNCTIONS / "ask.sh", RUNNERS / "run.sh"))
+        # With -c, `$0` is the user's file, as if it had been started directly.
+        return [*_located(program, declaration, environ), "-c", runner, str(declaration.file.absolute())]
+    if declaration.language == "python":
+        own = Path(".venv/bin/python")
+        python = str(own.absolute()) if own.exists() else "python3"
+        program = (python,) if named in PLAIN_PYTHON else named
+        return [*_located(program, declaration, environ), str(RUNNERS / "run.py")]
+    if not named or Path(named[-1]).name in ("tsx", "node"):
+        return [*_node(declaration, environ), str(RUNNERS / "run.mjs")]
+    return [*_located(named, declaration, environ), str(RUNNERS / "run.mjs")]
+
+
+async def command_by_npx(me: Actor, declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
+    """Return the command line for a TypeScript file with tsx from npx.
+
+    For machines with neither tsx nor a node that supports types.
+
+    Raises:
+        ToolFailed: npx is missing, or could not install tsx.
+    """
+    from .....supervisors.process import run_process
+
+    npx = shutil.which("npx", path=environ.get("PATH"))
+    if npx is None:
+        raise ToolFailed(f"Tool '{declaration.name}' can't be run: {NEEDS_TSX}")
+    ask_for_it = [npx, "--yes", "--package=tsx", "--call", "command -v tsx"]
+    try:
+        done = await run_process(me, ask_for_it, name="npx", env=environ, timeout=NPX_WITHIN)
+    except CallboardError as error:
+        raise ToolFailed(f"Tool '{declaration.name}' can't be run: {NEEDS_TSX}; npx got none: {error}") from error
+    words = done.stdout.decode(errors="replace").split()
+    loader = _loader(words[-1]) if done.status == 0 and words else None
+    if loader is None:
+        message = f"Tool '{declaration.name}' can't be run: {NEEDS_TSX}; npx got none"
+        raise ToolFailed(message, stderr=done.stderr_tail)
+    node = _found("node", declaration, environ)
+    return [node, "--import", loader, str(RUNNERS / "run.mjs")]
+
+
+def _node(declaration: Declaration, environ: Mapping[str, str]) -> list[str]:
+    places = [Path(home, "node_modules", ".bin") for home in (Path.cwd(), *declaration.file.absolute().parents)]
+    node = _found("node", declaration, environ)
+    for directory in (*map(str, places), environ.get("PATH")):
+        tsx = shutil.which("tsx", path=directory)
+        if tsx is not None and (loader := _loader(tsx)) is not None:
+            return [node, "--import", loader]
+    return [node]
+
+
+def _loader(tsx: str) -> str | None:
+    """Return the URL of the module that makes node read TypeScript, from the package of this `tsx` command."""
+    loader = Path(tsx).resolve().with_name("loader.mjs")
+    return loader.as_uri() if loader.is_file() else None
+
+
+def _located(program: tuple[str, ...], declaration: Declaration, environ: Mapping[str, str]) -> tuple[str, ...]:
+    return (_found(program[0], declaration, environ), *program[1:])
+
+
+def _found(program: str, declaration: Declaration, environ: Mapping[str, str]) -> str:
+    found = shutil.which(program, path=environ.get("PATH"))
+    if found is None:
+        named = ", which its first line names," if declaration.interpreter else ""
+        missing = "is not there" if "/" in program else "is not on the PATH"
+        hint = f"; {NEEDS_TSX}" if program == "node" else ""
+        raise ToolFailed(f"Tool '{declaration.name}' can't be run: '{program}'{named} {missing}{hint}")
+    return found

@@ -320,7 +320,7 @@ class TestAgents:
 
         def say(request: Request) -> Reply:
             size = len(request.body) // 4
-            if has_message(request.system, "work.agent.compaction"):
+            if has_message(request.system, "work.agent.history.2"):
                 return Reply(text="SUMMARY", input_tokens=size)
             if left:
                 command = {"command": f"echo {left.pop()}; printf '%0600d' 0"}

@@ -186,7 +186,7 @@ async def test_where_nobody_is_a_question_falls_back_to_the_models_judgment(stag
     stage.models.script(Reply(calls=[("user__confirm", {"question": "Sure?"})]), "done")
     outcome = await stage.run("go", target="clerk")
     assert outcome.status == "done"
-    assert re.fullmatch(says("work.agent.user_tools"), json.loads(stage.models.requests[1].results[0])["fallback"])
+    assert re.fullmatch(says("work.agent.tool_families"), json.loads(stage.models.requests[1].results[0])["fallback"])
 
 
 async def test_a_tool_that_writes_is_refused_where_nobody_is_there_to_allow_it(

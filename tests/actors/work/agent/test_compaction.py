@@ -19,7 +19,7 @@ from support.messages import has_message
 import callboard
 from callboard.actors.runs.loading import RunCallbacks
 from callboard.actors.runs.session_run import say
-from callboard.actors.work.agent.compaction import Compaction, DoesNotFit, SumUp, estimate
+from callboard.actors.work.agent.history import Compaction, DoesNotFit, SumUp, estimate
 from callboard.actors.work.tools.functions import function_tool
 from callboard.actors.work.tools.stored_results import StoredResults
 from callboard.protocol.chat import AssistantTurn, TokenUsage, ToolCall, ToolTurn, Turn, UserTurn
@@ -104,7 +104,7 @@ async def test_without_a_bound_nothing_is_shortened(stage: Stage) -> None:
 
 async def test_a_summary_that_can_not_be_had_is_a_warning(stage: Stage) -> None:
     def refuses(request: Request) -> Reply | str:
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(status=400, error="no summaries today")
         return ask_often(request)
 
@@ -143,7 +143,7 @@ async def test_results_count_before_the_request_that_carries_them(stage: Stage, 
 
     def answer(request: Request) -> Reply | str:
         size = len(request.body) // 4 if honest else 0
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(text="SUMMARY", input_tokens=size)
         turn = ask_often.turns = ask_often.turns + 1
         if turn > ROUNDS:
@@ -223,7 +223,7 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
 
     def answer(request: Request) -> Reply:
         size = len(request.body) // 4
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(text="SUMMARY", input_tokens=size)
         if next(turns, None) is None:
             return Reply(text="done", input_tokens=size)
@@ -246,7 +246,7 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
 async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stage: Stage) -> None:
     def answer(request: Request) -> Reply:
         size = len(request.body) // 4
-        if has_message(request.system, "work.agent.compaction"):
+        if has_message(request.system, "work.agent.history.2"):
             return Reply(text="SUMMARY", input_tokens=size)
         return Reply(text="say " * 4_000, calls=[("look", {"number": 1})], input_tokens=size)
 
@@ -257,9 +257,9 @@ async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stag
     assert outcome.error is not None
     assert outcome.error.code == "window"
     told = outcome.error.message
-    assert has_message(told, "work.agent.compaction.too_large", agent="looker")
-    assert has_message(told, "work.agent.compaction.too_large", window=10000)
-    assert has_message(told, "work.agent.compaction.too_large")
+    assert has_message(told, "work.agent.history.too_large", agent="looker")
+    assert has_message(told, "work.agent.history.too_large", window=10000)
+    assert has_message(told, "work.agent.history.too_large")
     asked, summaries = parted(stage)
     assert len(summaries) <= 1
     assert max(len(request.body) // 4 for request in asked) <= 10_000

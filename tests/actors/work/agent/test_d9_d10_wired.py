@@ -176,7 +176,7 @@ async def test_case_85_an_agent_needs_a_prompt(wired: Stage) -> None:
     wired.plain(BOSS.format(most=4), name="boss")
     wired.models.script(Reply(calls=[("agent__task_create", {"subject": "x", "agent": "kid"})]), "done")
     await wired.run("go", target="boss")
-    assert has_message(wired.models.requests[1].results[0], "work.agent.tasks.TaskQueue.create")
+    assert has_message(wired.models.requests[1].results[0], "work.agent.team_state.TaskQueue.create")
 
 
 async def test_case_87_the_parent_answers_its_childs_question(wired: Stage) -> None:
@@ -201,7 +201,7 @@ async def test_case_87_the_parent_answers_its_childs_question(wired: Stage) -> N
     wired.models.answer_with(answer)
     assert (await wired.run("go", target="boss")).output == '{"answer":"b"}'
     assert has_message(
-        wired.models.requests[-1].results[2], "work.agent.escalations.Escalations.reply", id="esc_00000000"
+        wired.models.requests[-1].results[2], "work.agent.team_state.Escalations.reply", id="esc_00000000"
     )
 
 

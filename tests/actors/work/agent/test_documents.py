@@ -82,7 +82,7 @@ async def test_a_search_can_be_kept_to_some_sources(knowing: Stage) -> None:
     await knowing.run("which flour?", "librarian")
     assert "cake needs flour" in said(knowing, 0)
     results = [message["content"] for message in knowing.models.requests[1].json["messages"][-2:]]
-    assert has_message(results[1], "work.agent.knowledge_tool.lookup_tool.search.3", source="*/sun.md")
+    assert has_message(results[1], "work.agent.tool_families.lookup_tool.search.3", source="*/sun.md")
     assert "cake" not in results[0]
 
 
@@ -90,7 +90,7 @@ async def test_an_empty_search_is_told_to_the_model(knowing: Stage) -> None:
     librarian(knowing, "knowledge: tool")
     knowing.models.script(Reply(calls=[("knowledge__search", {"query": "  "})]), "x")
     assert (await knowing.run("hello", "librarian")).status == "done"
-    assert has_message(said(knowing, 1), "work.agent.knowledge_tool.lookup_tool.search")
+    assert has_message(said(knowing, 1), "work.agent.tool_families.lookup_tool.search")
 
 
 async def test_an_agent_without_documents_is_offered_no_search(knowing: Stage) -> None:

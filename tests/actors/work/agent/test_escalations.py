@@ -14,7 +14,7 @@ from support.messages import fragment, has_message
 from support.tool_families import Parent, Person, nested, parent, says
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.agent.user_tools import user_tools
+from callboard.actors.work.agent.tool_families import user_tools
 from callboard.actors.work.context import AgentCall
 from callboard.protocol.errors import NobodyToAsk
 from callboard.protocol.events import Event
@@ -158,7 +158,7 @@ async def test_a_parent_that_answers_takes_the_question_from_the_people() -> Non
 async def test_the_parents_own_questions_are_not_its_escalations() -> None:
     async with Root() as root, parent(root, {}) as boss:
         result = await boss.call("user__input", question="Name?")
-        assert has_message(result["error"], "work.agent.user_tools._ask.2")
+        assert has_message(result["error"], "work.agent.tool_families._ask.2")
         assert boss.team.escalations.pending == {}
 
 

@@ -13,7 +13,7 @@ from support.messages import has_message
 from support.tool_families import nested, parent
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.agent.message_tools import mail_tools, send
+from callboard.actors.work.agent.team_tools import mail_tools, send
 from callboard.actors.work.context import AgentCall
 from callboard.actors.work.team_messages import Address, PostOffice, TeamPosition, UnreadMessages
 from callboard.protocol.errors import MailboxFull
@@ -78,7 +78,7 @@ def test_a_full_inbox_refuses_and_the_sender_is_told() -> None:
     for _ in range(256):
         assert send(None, seats["a"], None, "b", Text("hi")) is None
     problem = send(None, seats["a"], None, "b", Text("hi"))
-    assert has_message(problem, "work.agent.message_tools.post.4", to="b", unread=256)
+    assert has_message(problem, "work.agent.team_tools.post.4", to="b", unread=256)
     seats["b"].address.unread -= 1
     assert send(None, seats["a"], None, "b", Text("hi")) is None
 
@@ -124,10 +124,10 @@ def test_what_can_not_be_reached_is_told_with_who_can() -> None:
     boss, office, seats = family("a", "b", "c")
     office.children["c"] = None
     assert send(None, seats["a"], None, "d", Text("x")) == "Agent 'd' not found. You can reach: parent, b"
-    assert has_message(send(None, seats["a"], None, "c", Text("x")), "work.agent.message_tools.post.2", to="c")
+    assert has_message(send(None, seats["a"], None, "c", Text("x")), "work.agent.team_tools.post.2", to="c")
     assert send(None, seats["a"], None, "a", Text("x")) == "'a' is yourself"
     assert has_message(
-        send(None, boss, office, "parent", Text("x")), "work.agent.message_tools.post", below="You can reach: a, b"
+        send(None, boss, office, "parent", Text("x")), "work.agent.team_tools.post", below="You can reach: a, b"
     )
     assert (
         send(None, TeamPosition(), None, "a", Text("x"))
@@ -192,5 +192,5 @@ def test_a_letter_that_finds_a_mailbox_full_is_not_sent() -> None:
     full: Any = Full()
     boss.address.open(full)
     assert has_message(
-        str(send(None, seats["a"], None, "parent", Text("hi"))), "work.agent.message_tools.post.4", unread=0
+        str(send(None, seats["a"], None, "parent", Text("hi"))), "work.agent.team_tools.post.4", unread=0
     )

@@ -15,7 +15,7 @@ from support.messages import fragment, has_message
 from support.tool_families import fails, parent, says, works_for_ever
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.agent.tasks import MOST, TaskQueue, id_of
+from callboard.actors.work.agent.team_state import MOST, TaskQueue, id_of
 from callboard.actors.work.context import AgentCall
 from callboard.protocol.errors import ToolFailed
 from callboard.supervisors import Actor, Root
@@ -87,7 +87,7 @@ def test_a_queue_does_not_grow_for_ever() -> None:
     queue = TaskQueue()
     for _ in range(MOST):
         queue.create("x")
-    with pytest.raises(ToolFailed, match=messages.says("work.agent.tasks.TaskQueue.create.2")):
+    with pytest.raises(ToolFailed, match=messages.says("work.agent.team_state.TaskQueue.create.2")):
         queue.create("x")
 
 
@@ -107,7 +107,7 @@ def test_of_more_dependencies_than_there_can_be_the_first_are_looked_at() -> Non
     queue.create("one")
     task, warnings = queue.create("two", blocked_by=[1, *range(3, 100_000)], agent="explore", prompt="look")
     assert (task.blocked_by, task.held) == (["task_1"], True)
-    assert re.fullmatch(messages.says("work.agent.tasks.TaskQueue._block", ids=99998, MOST=1000), warnings[0])
+    assert re.fullmatch(messages.says("work.agent.team_state.TaskQueue._block", ids=99998, MOST=1000), warnings[0])
     assert len(warnings) == 1 + (MOST - 1) + 1
 
 
@@ -311,8 +311,9 @@ async def test_an_agent_is_not_started_before_what_it_was_to_wait_for() -> None:
         created = await boss.call("agent__task_create", subject="x", agent="says", prompt="p", blocked_by=["typo"])
         assert created["auto_dispatch"] is False
         assert "starts" not in created
-        assert re.fullmatch(messages.says("work.agent.tasks.TaskQueue._block.3", id="typo"), created["warnings"][0])
-        assert has_message(created["warnings"][1], "work.agent.tasks.TaskQueue.create.3", id_2="task_1")
+        warning = messages.says("work.agent.team_state.TaskQueue._block.3", id="typo")
+        assert re.fullmatch(warning, created["warnings"][0])
+        assert has_message(created["warnings"][1], "work.agent.team_state.TaskQueue.create.3", id_2="task_1")
         id = await boss.spawn("says", task_id="task_1")
         await boss.call("agent__collect", id=id)
         assert statuses(boss.tasks) == {"task_1": "completed"}

@@ -10,7 +10,7 @@ from support.messages import fragment, has_message
 from support.tool_families import Parent, Person, parent
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.work.agent.user_tools import user_tools
+from callboard.actors.work.agent.tool_families import user_tools
 from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import Actor, Root
 
@@ -94,7 +94,7 @@ async def test_with_nobody_there_the_model_is_told_to_go_on(tool: str) -> None:
     options = {"options": ["a", "b"]} if tool in ("user__ask", "user__checkbox") else {}
     async with Root() as root, parent(root, {}) as boss:
         result = await boss.call(tool, question="Delete it all?", **options)
-        assert has_message(result["error"], "work.agent.user_tools._ask.2")
+        assert has_message(result["error"], "work.agent.tool_families._ask.2")
         assert result["fallback"] == FALLBACK
 
 

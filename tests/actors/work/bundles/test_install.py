@@ -15,10 +15,10 @@ from support.messages import has_message, says
 from callboard.actors.engine.graph.findings import agents_in
 from callboard.actors.io import temporary
 from callboard.actors.runs.target import LoopAgent, load_agent
-from callboard.actors.work.bundles import git
+from callboard.actors.work.bundles import source
 from callboard.actors.work.bundles.manage import installed
-from callboard.actors.work.bundles.manifest import read_manifest
 from callboard.actors.work.bundles.source import BUILT_IN
+from callboard.actors.work.bundles.transaction import read_manifest
 from callboard.protocol.errors import (
     Conflict,
     InvalidFile,
@@ -197,9 +197,9 @@ async def test_a_tool_file_in_the_place_of_one_that_asks_is_told_for_each_agent_
     house.answers = [False]
     await house.install(repository.url)
     assert "agent clerk (new): Sorts letters.\n      runs programs of its own" in house.told[0]
-    assert has_message(house.told[0], "work.bundles.capabilities._tools_line.2", unasked="execute_command…")
+    assert has_message(house.told[0], "work.bundles.candidate._tools_line.2", unasked="execute_command…")
     assert "execute_command, which asks first" not in house.told[0]
-    assert has_message(house.told[0], "work.bundles.capabilities._hides", kind="tool", name="execute_command")
+    assert has_message(house.told[0], "work.bundles.candidate._hides", kind="tool", name="execute_command")
     assert "runs bash after asking: send_mail(how)" in house.told[0]
 
 
@@ -226,7 +226,7 @@ async def test_no_tool_is_shown_in_the_place_of_the_one_that_would_run(house: Ho
     put(house.base, {"functions/tools/bell.sh": TOOL})
     await house.install(repository.url)
     assert "tool ring: there are several files of this name (functions/tools/ring.py, " in house.told[0]
-    assert has_message(house.told[0], "work.bundles.install_flow._two_of_a_kind", brought="bell.py", kind="tool")
+    assert has_message(house.told[0], "work.bundles.manage._two_of_a_kind", brought="bell.py", kind="tool")
     assert [path for path in house.files if "tools/" in path] == ["functions/tools/bell.sh"]
 
 
@@ -242,9 +242,9 @@ async def test_every_secret_that_is_asked_for_is_told(house: House, repository: 
     house.answers = [False]
     await house.install(repository.url)
     assert has_message(
-        f"{house.told[0]}\n", "work.bundles.capabilities.capabilities_of_server.6", names="ONE_KEY, THREE_KEY, two-key"
+        f"{house.told[0]}\n", "work.bundles.candidate.capabilities_of_server.6", names="ONE_KEY, THREE_KEY, two-key"
     )
-    assert has_message(house.told[0], "work.bundles.capabilities._secrets", names="FOUR_KEY")
+    assert has_message(house.told[0], "work.bundles.candidate._secrets", names="FOUR_KEY")
 
 
 async def test_what_runs_in_a_workflow_within_a_workflow_is_told(house: House, repository: Repository) -> None:
@@ -264,7 +264,7 @@ async def test_what_a_server_has_set_in_its_environment_is_shown_whole(house: Ho
     await house.install(repository.url)
     assert has_message(
         house.told[0],
-        "work.bundles.capabilities.capabilities_of_server.7",
+        "work.bundles.candidate.capabilities_of_server.7",
         given="GIT_SSH_COMMAND=sh -c evil KEY=${ONE_KEY}",
     )
 
@@ -322,7 +322,7 @@ async def test_a_repository_of_endless_paths_is_refused_at_once(house: House, re
         tree = repository.tree(*(f"040000 tree {tree}\t{number}" for number in range(10)))
     commit = repository.git("commit-tree", "-m", "a", tree)
     repository.git("update-ref", "refs/heads/main", commit)
-    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git.ask.3", arguments="ls-tree")):
+    with pytest.raises(InvalidFile, match=says("work.bundles.source._Git.ask.3", arguments="ls-tree")):
         await house.install(repository.url)
 
 
@@ -336,7 +336,7 @@ async def test_links_and_pipes_in_a_directory_are_refused(house: House, tmp_path
 
 async def test_a_repository_without_anything_for_us_says_what_is_looked_for(house: House, tmp_path: Path) -> None:
     made = Repository(tmp_path / "other")
-    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.2")):
+    with pytest.raises(InvalidFile, match=says("work.bundles.source._Git._refused.2")):
         await house.install(made.url)
     made.commit({"src/main.py": "x", ".github/workflows/ci.yaml": "x"})
     with pytest.raises(InvalidFile, match=says("work.bundles.layout.lay_out")):
@@ -354,12 +354,12 @@ async def test_a_repository_that_is_too_large_or_too_slow_is_not_fetched(
 ) -> None:
     (repository.path / "roles/large.md").write_bytes(os.urandom(3_000_000))
     repository.commit({})
-    monkeypatch.setattr(git, "_BOUNDED", 'ulimit -f 1000; exec git "$@"')
-    with pytest.raises(InvalidFile, match=says("work.bundles.git._Git._refused.4", MIB=256)):
+    monkeypatch.setattr(source, "_BOUNDED", 'ulimit -f 1000; exec git "$@"')
+    with pytest.raises(InvalidFile, match=says("work.bundles.source._Git._refused.4", MIB=256)):
         await house.install(repository.url)
-    monkeypatch.setattr(git, "_BOUNDED", 'sleep 60; exec git "$@"')
-    monkeypatch.setattr(git, "SECONDS", 0.3)
-    with pytest.raises(UpstreamError, match=says("work.bundles.git._Git.run", SECONDS="0.3")):
+    monkeypatch.setattr(source, "_BOUNDED", 'sleep 60; exec git "$@"')
+    monkeypatch.setattr(source, "SECONDS", 0.3)
+    with pytest.raises(UpstreamError, match=says("work.bundles.source._Git.run", SECONDS="0.3")):
         await house.install(repository.url)
     assert house.files == {}
 
@@ -375,7 +375,7 @@ async def test_a_directory_for_temporary_files_that_takes_nothing_is_named(
 
 
 async def test_a_repository_that_is_not_there_is_an_error_of_the_other_side(house: House, tmp_path: Path) -> None:
-    with pytest.raises(UpstreamError, match=says("work.bundles.git._Git._refused.6")):
+    with pytest.raises(UpstreamError, match=says("work.bundles.source._Git._refused.6")):
         await house.install((tmp_path / "nowhere").as_uri())
 
 
@@ -386,7 +386,7 @@ async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House
     put(house.base, {"roles/kind.md": "mine\n"})
     house.answers = [False]
     await house.install(repository.url)
-    assert has_message(house.asked[0], "work.bundles.install_flow.apply_bundle.3", taken="role kind")
+    assert has_message(house.asked[0], "work.bundles.manage.apply_bundle.3", taken="role kind")
     assert house.files["roles/kind.md"] == "mine\n"
     assert "roles/terse.md" in house.files
     assert "roles/kind.md" not in read_manifest(house.base).bundles["team"].files
@@ -398,7 +398,7 @@ async def test_what_is_there_is_replaced_only_when_a_person_says_so(house: House
 async def test_a_script_is_told_what_is_in_the_way_and_nothing_is_done(house: House, repository: Repository) -> None:
     put(house.base, {"roles/kind.md": "mine\n", "mcp.json": '{"mcpServers": {"docs": {"command": "mine"}}}'})
     before = house.files
-    with pytest.raises(Conflict, match=says("work.bundles.install_flow.apply_bundle.2")):
+    with pytest.raises(Conflict, match=says("work.bundles.manage.apply_bundle.2")):
         await house.install(repository.url, yes=True)
     assert house.files == before
     await house.install(repository.url, yes=True, force=True)
@@ -458,7 +458,7 @@ async def test_an_agent_gets_no_second_file_of_a_kind(house: House, repository: 
     assert "agents/clerk/config.yaml" not in house.files
     assert has_message(
         house.told[0],
-        "work.bundles.install_flow._two_of_a_kind",
+        "work.bundles.manage._two_of_a_kind",
         path="…agents/clerk/graph.yaml",
         brought="config.yaml",
     )
@@ -532,7 +532,7 @@ async def test_what_changes_while_a_person_thinks_is_noticed(house: House, repos
         return True
 
     house.__class__ = type("Slow", (House,), {"person": property(lambda _: type(asked)(tell=asked.tell, ask=ask))})
-    with pytest.raises(Conflict, match=says("work.bundles.install_flow.apply_changes")):
+    with pytest.raises(Conflict, match=says("work.bundles.manage.apply_changes")):
         await house.install(repository.url)
     assert house.files == {"roles/kind.md": "just written\n"}
 
@@ -639,7 +639,7 @@ async def test_a_record_that_is_broken_or_names_places_elsewhere_is_refused(
             await house.install(repository.url)
     bundle = {"url": "x", "files": {"../outside": "00"}}
     put(house.base, {"installed.json": json.dumps({"bundles": {"x": bundle}})})
-    with pytest.raises(InvalidFile, match=says("work.bundles.manifest.read_manifest.4")):
+    with pytest.raises(InvalidFile, match=says("work.bundles.transaction.read_manifest.4")):
         await house.remove("x")
 
 
@@ -677,7 +677,7 @@ async def test_agents_of_aichat_are_taken_with_the_tools_that_they_list(house: H
     listed = house.base / "agents/coder/tools.txt"
     listed.unlink()
     listed.symlink_to("/proc/self/mem")  # a file that can't be read, by root either
-    with pytest.raises(InvalidFile, match=says("work.agent.aichat.with_listed", file="…tools.txt")):
+    with pytest.raises(InvalidFile, match=says("work.tools.registry.with_listed", file="…tools.txt")):
         load_agent("coder", config_dir=house.base)
 
 

@@ -15,7 +15,7 @@ from support.label_flows import EVIL, IMAGE, ORDER, SECRET, Call, FlowLab, histo
 from support.repository import Repository
 
 import callboard
-from callboard.actors.work.agent.compaction import HEAD
+from callboard.actors.work.agent.history import HEAD
 from callboard.protocol.chat import UserTurn
 from callboard.protocol.outcome import Outcome
 

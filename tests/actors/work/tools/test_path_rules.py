@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.tools.path_rules import PathContext, PathRule, folds, forms_of
+from callboard.actors.work.tools.rules import PathContext, PathRule, folds, forms_of
 from callboard.protocol.permissions import PermissionRule, Verdict
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.shell_lines import ALLOWED
 
-from callboard.actors.work.tools.path_rules import weighed
+from callboard.actors.work.tools.rules import weighed
 from callboard.actors.work.tools.shell_commands import parse
 from callboard.actors.work.tools.shell_rules import judged, verdicts_of
 from callboard.protocol.permissions import PermissionRule

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.shell_lines import ALLOWED, MAY_RUN, Sandbox, executed_words, random_line, random_tokens
 
-from callboard.actors.work.tools.path_rules import weighed
+from callboard.actors.work.tools.rules import weighed
 from callboard.actors.work.tools.shell_commands import parse
 from callboard.actors.work.tools.shell_parser import FILE, is_known
 from callboard.actors.work.tools.shell_rules import judged

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callboard.actors.work.tools.path_rules import weighed
+from callboard.actors.work.tools.rules import weighed
 from callboard.actors.work.tools.shell_commands import WRAPPERS, parse
 from callboard.actors.work.tools.shell_parser import HARMLESS_VARIABLES, LONGEST
 from callboard.actors.work.tools.shell_rules import judged, verdicts_of

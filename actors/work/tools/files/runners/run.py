@@ -232,7 +232,7 @@ class Unanswered(EOFError):
 
 
 def ask(**fields: str) -> str:
-    """Ask the user and return the answer. See `questions` for the fields."""
+    """Ask the user and return the answer. See `runner_protocol` for the fields."""
     words = [f"{name}={value}".replace("\0", "") for name, value in fields.items()]
     data = "".join(word + "\0" for word in [str(len(words)), *words]).encode("utf-8", "replace")
     try:

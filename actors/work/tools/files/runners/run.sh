@@ -2,7 +2,7 @@
 #
 # `$0` is the user's file. It is sourced, so its own code at the top level runs first, as it would with argc. Then its
 # variables `argc_<name>` are set, and the function is called with the positional arguments as "$@". Nothing that came
-# from the model is ever evaluated. The words that are read here are described in actors/work/tools/files/call_file.py.
+# from the model is ever evaluated. The words that are read here are described in actors/work/tools/files/runner_protocol.py.
 
 if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
     printf 'bash tools need bash 4.4 or later; this is %s\n' "$BASH_VERSION" >&2

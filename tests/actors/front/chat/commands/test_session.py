@@ -12,7 +12,7 @@ from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.chat.opening import opened
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.runs.sessions.turn import StoredTurn
-from callboard.actors.work.agent.compaction import HEAD
+from callboard.actors.work.agent.history import HEAD
 from callboard.protocol.chat import AssistantTurn, UserTurn
 from callboard.protocol.control import chat as frames
 from callboard.protocol.control.caller import Caller

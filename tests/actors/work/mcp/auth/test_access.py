@@ -136,7 +136,7 @@ async def test_an_authorization_server_that_is_down_is_no_reason_to_sign_in(town
         town.auth.expire_all()
         town.auth.fails = 99
         with pytest.raises(
-            McpError, match=says("work.mcp.links.web.HttpServerAccess._token", who="MCP server 'docs'", error="…503…")
+            McpError, match=says("work.mcp.links.http.HttpServerAccess._token", who="MCP server 'docs'", error="…503…")
         ) as caught:
             await one.call(scope, "docs", "read")
         assert not isinstance(caught.value, McpUnauthorized | McpLost)

@@ -14,8 +14,7 @@ from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
 from support.messages import says
 
 from callboard.actors.io.oauth.endpoint import OAuthResponse
-from callboard.actors.work.mcp.auth.discovery import discover
-from callboard.actors.work.mcp.auth.http import GuardedAuthHttp
+from callboard.actors.work.mcp.auth.discovery import GuardedAuthHttp, discover
 from callboard.actors.work.mcp.auth.metadata import Unusable
 from callboard.protocol.errors import ConfigError, UpstreamError
 

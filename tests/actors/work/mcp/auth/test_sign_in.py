@@ -236,7 +236,7 @@ async def test_a_server_that_wants_no_sign_in(town: Town, tmp_path: Path) -> Non
 
 async def test_no_registration(town: Town, tmp_path: Path) -> None:
     del town.published["registration_endpoint"]
-    with pytest.raises(ConfigError, match=says("work.mcp.auth.registration.registered", redirect_uri="http://127…")):
+    with pytest.raises(ConfigError, match=says("work.mcp.auth.sign_in.registered", redirect_uri="http://127…")):
         await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
 
 
@@ -245,12 +245,12 @@ async def test_no_registration(town: Town, tmp_path: Path) -> None:
     [
         ((400, {"error": "invalid_redirect_uri", "error_description": "no loopback"}), "'no loopback'"),
         ((403, {}), "HTTP 403"),
-        ((201, {"client_id": 3}), says("work.mcp.auth.registration.registered.3")),
-        ((201, {"client_id": ""}), says("work.mcp.auth.registration._usable.3")),
+        ((201, {"client_id": 3}), says("work.mcp.auth.sign_in.registered.3")),
+        ((201, {"client_id": ""}), says("work.mcp.auth.sign_in._usable.3")),
         ((201, {"client_id": "x", "token_endpoint_auth_method": "private_key_jwt"}), "private_key_jwt"),
         (
             (201, {"client_id": "x", "token_endpoint_auth_method": "client_secret_post"}),
-            says("work.mcp.auth.registration._usable.2"),
+            says("work.mcp.auth.sign_in._usable.2"),
         ),
     ],
 )

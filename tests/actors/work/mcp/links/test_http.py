@@ -499,7 +499,7 @@ async def test_a_redirect_to_another_origin_is_never_followed(nursery: trio.Nurs
 async def test_a_circle_of_redirects_ends(nursery: trio.Nursery) -> None:
     server = await fake_mcp(nursery, redirects(307, "/mcp"))
     async with linked(server) as (link, _):
-        with pytest.raises(McpError, match=says("work.mcp.links.web.HttpServerAccess._sent")):
+        with pytest.raises(McpError, match=says("work.mcp.links.http.HttpServerAccess._sent")):
             await link.request(asks("initialize"))
 
 

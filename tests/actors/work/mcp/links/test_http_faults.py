@@ -19,9 +19,8 @@ from support.fake_models import Request as Sent
 from support.mcp_links import Heard, asks, linked, shake_hands, value
 from support.messages import has_message, says
 
-from callboard.actors.work.mcp.links import http, web
-from callboard.actors.work.mcp.links.http import ResponseReading
-from callboard.actors.work.mcp.links.web import HttpServerAccess
+from callboard.actors.work.mcp.links import http
+from callboard.actors.work.mcp.links.http import HttpServerAccess, ResponseReading
 from callboard.protocol.errors import ConfigError, McpError, McpLost, McpUnsent
 from callboard.protocol.mcp.config import Server
 
@@ -104,7 +103,7 @@ async def test_a_call_is_not_repeated_on_another_connection_but_a_list_is(nurser
         assert value(await link.request(asks("tools/list", dies=True))) == "fine"
         assert server.methods() == ["tools/list"] * 3
         dying = True
-        with pytest.raises(McpLost, match=says("work.mcp.links.web")):
+        with pytest.raises(McpLost, match=says("work.mcp.links.http")):
             await link.request(asks("tools/call", dies=True))
         assert server.methods()[3:] == ["tools/call"]
 
@@ -216,7 +215,7 @@ async def test_a_stream_that_can_t_be_taken_up_is_lost(nursery: trio.Nursery, qu
         with pytest.raises(McpLost, match="resuming its answer failed as well") as caught:
             await link.request(asks())
         assert caught.value.exit_code == 6
-        assert server.methods().count("GET") <= 2 + http.TRIES
+        assert server.methods().count("GET") <= 2 + http.STREAM_TRIES
 
 
 async def test_a_forgotten_session_fails_every_call_under_way(nursery: trio.Nursery) -> None:
@@ -275,7 +274,7 @@ async def test_a_message_without_end_is_refused_before_it_fills_the_memory(nurse
     async with linked(server, max_message_bytes=MIB) as (link, _):
         await shake_hands(link)
         with pytest.raises(
-            McpError, match=says("work.mcp.links.web.HttpServerAccess.too_long", max_message_bytes=1048576)
+            McpError, match=says("work.mcp.links.http.HttpServerAccess.too_long", max_message_bytes=1048576)
         ):
             await link.request(asks())
         await server.until(lambda: server.open <= 1)
@@ -313,14 +312,14 @@ async def test_junk_in_a_stream_is_told(nursery: trio.Nursery) -> None:
     server = await fake_mcp(nursery, Legacy(answer))
     async with linked(server) as (link, _):
         await shake_hands(link)
-        with pytest.raises(McpError, match=says("work.mcp.links.web.HttpServerAccess.messages", begins="junk")):
+        with pytest.raises(McpError, match=says("work.mcp.links.http.HttpServerAccess.messages", begins="junk")):
             await link.request(asks())
 
 
 async def test_more_messages_than_can_wait_are_dropped_and_counted(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "WAITING", 20)
+    monkeypatch.setattr(http, "WAITING", 20)
     free = trio.Event()
 
     async def answer(request: Sent, talk: Talk) -> None:
@@ -332,9 +331,9 @@ async def test_more_messages_than_can_wait_are_dropped_and_counted(
         for _ in range(25):
             link.notify("notifications/x", {})
         assert link.dropped == 5
-        await server.until(lambda: len(server.requests) == web.AT_ONCE)
+        await server.until(lambda: len(server.requests) == http.AT_ONCE)
         await trio.testing.wait_all_tasks_blocked()
-        assert len(server.requests) == web.AT_ONCE
+        assert len(server.requests) == http.AT_ONCE
         free.set()
         await server.until(lambda: len(server.requests) == 20)
 

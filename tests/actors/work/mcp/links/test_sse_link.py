@@ -14,7 +14,7 @@ from support.fake_models import Request as Sent
 from support.mcp_links import Heard, asks, on_stage, shake_hands, value
 from support.messages import has_message, says
 
-from callboard.actors.work.mcp.links.sse import open_sse
+from callboard.actors.work.mcp.links.http import open_sse
 from callboard.protocol.errors import ActorFailed, HttpRefused, McpError, McpLost, McpSignInNeeded, McpUnsent
 from callboard.protocol.mcp.config import Server
 
@@ -118,7 +118,7 @@ async def test_messages_are_never_sent_to_another_origin(nursery: trio.Nursery, 
         async with linked(server):
             pass
     assert isinstance(caught.value.__cause__, McpError)
-    assert has_message(str(caught.value.__cause__), "work.mcp.links.sse.SseLink._allowed.2")
+    assert has_message(str(caught.value.__cause__), "work.mcp.links.http.SseLink._allowed.2")
 
 
 @pytest.mark.parametrize(

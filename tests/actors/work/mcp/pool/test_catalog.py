@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.mcp.pool import catalog as module
-from callboard.actors.work.mcp.pool.catalog import Catalogs, ServerCatalog
+from callboard.actors.work.mcp.pool import pool as module
+from callboard.actors.work.mcp.pool.pool import Catalogs, ServerCatalog
 from callboard.protocol.mcp.config import ToolList
 from callboard.protocol.mcp.model import Implementation, McpTool, ToolAnnotations
 
@@ -57,7 +57,7 @@ def test_a_broken_file_is_none_and_is_written_anew(tmp_path: Path, broken: bytes
 
 def test_one_that_is_too_large_is_not_kept_on_disk_nor_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Catalogs(tmp_path).put(DIGEST, CATALOG)
-    monkeypatch.setattr(module, "MAX_BYTES", 100)
+    monkeypatch.setattr(module, "MAX_CATALOG_BYTES", 100)
     assert Catalogs(tmp_path).get(DIGEST) is None
     catalogs = Catalogs(tmp_path / "other")
     catalogs.put(DIGEST, CATALOG)
@@ -75,7 +75,7 @@ def test_where_nothing_can_be_written_it_is_kept_in_memory(tmp_path: Path) -> No
 
 def test_of_too_many_the_oldest_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry with a value that changes from run to run has another digest each time."""
-    monkeypatch.setattr(module, "MOST_FILES", 3)
+    monkeypatch.setattr(module, "MOST_CATALOGS", 3)
     (tmp_path / "left.4711.part").write_text("by a process that was killed")
     os.utime(tmp_path / "left.4711.part", (0, 0))
     for number in range(5):

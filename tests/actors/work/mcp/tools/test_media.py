@@ -15,7 +15,7 @@ from support.mcp_processes import House
 from support.tool_families import context_of
 
 from callboard.actors.work.mcp.tools.direct import direct_tool
-from callboard.actors.work.mcp.tools.meta import meta_tools
+from callboard.actors.work.mcp.tools.tool_list import meta_tools
 from callboard.actors.work.mcp.tools.view import ServersView as Conversation
 from callboard.actors.work.mcp.tools.view import ServerView
 from callboard.actors.work.tools.tool import VisibleResult, text_of

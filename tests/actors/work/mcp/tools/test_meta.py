@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.messages import has_message
 
 from callboard.actors.work.mcp.tools.direct import error_of, text_of_result, without_bytes
-from callboard.actors.work.mcp.tools.meta import search, words
+from callboard.actors.work.mcp.tools.tool_list import search, words
 from callboard.protocol.mcp.model import McpTool
 
 TOOLS = [

@@ -26,7 +26,7 @@ from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.actors.work.mcp.pool.pool import ROOM_WITHIN
 from callboard.actors.work.mcp.tools import view as module
 from callboard.actors.work.mcp.tools.direct import direct_tool
-from callboard.actors.work.mcp.tools.meta import meta_tools, search
+from callboard.actors.work.mcp.tools.tool_list import meta_tools, search
 from callboard.actors.work.mcp.tools.view import CallHost, ServerView
 from callboard.actors.work.mcp.tools.view import ServersView as Conversation
 from callboard.actors.work.tools.checking import Checks
@@ -138,7 +138,7 @@ async def test_a_near_miss_among_thousands_of_names_is_not_looked_for_for_ever(h
     scope = Catalogued(*(McpTool(name=f"ab{n:05}" * 14) for n in range(10_000)))
     describe = meta_tools(view_of(scope))[1]
     began = time.process_time()
-    with pytest.raises(Exception, match=says("work.mcp.tools.meta._named", server="s")):
+    with pytest.raises(Exception, match=says("work.mcp.tools.tool_list._named", server="s")):
         await describe.run(house.root.actor, {"tool": "ba00007" * 14})
     assert time.process_time() - began < 5.0  # all of them would take twenty times as long
 

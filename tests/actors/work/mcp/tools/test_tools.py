@@ -19,12 +19,11 @@ from support.tool_families import context_of
 
 from callboard.actors.engine.conversation.calls import CallRounds
 from callboard.actors.work.mcp.links.link import CallOrigin
-from callboard.actors.work.mcp.pool.catalog import ServerCatalog
+from callboard.actors.work.mcp.pool.pool import ServerCatalog
 from callboard.actors.work.mcp.tools.chosen import ChosenServer, WantedServers
 from callboard.actors.work.mcp.tools.direct import direct_tool, effect_of
-from callboard.actors.work.mcp.tools.meta import meta_tools
 from callboard.actors.work.mcp.tools.names import legal, offered_name, owner_of
-from callboard.actors.work.mcp.tools.tool_list import ConversationTools, OfferedTools
+from callboard.actors.work.mcp.tools.tool_list import ConversationTools, OfferedTools, meta_tools
 from callboard.actors.work.mcp.tools.view import ServersView, ServerView
 from callboard.actors.work.tools.calls import changes, may_be_repeated
 from callboard.actors.work.tools.checking import LONGEST_NAME

@@ -13,7 +13,7 @@ from support.messages import says
 
 from callboard.actors.work.tools.builtin import commands
 from callboard.actors.work.tools.builtin.commands import BoundedOutput
-from callboard.actors.work.tools.files.limits import CallLimits
+from callboard.actors.work.tools.files.call_process import CallLimits
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.events import ToolDelta
 
@@ -125,7 +125,7 @@ async def test_lines_become_events_as_they_come_and_only_so_many(call: Bench) ->
     await call("execute_command", command="echo one; printf two; yes | head -c 1000000")
     told = [event.data.text for event in call.events if isinstance(event.data, ToolDelta)]
     assert told[0] == "one"
-    assert re.fullmatch(says("work.tools.files.output.Printed.show"), told[-1])
+    assert re.fullmatch(says("work.tools.files.call_process.Printed.show"), told[-1])
     assert sum(len(line) + 1 for line in told) <= commands.HEARD + 8 * 1024 + 50
 
 

@@ -98,7 +98,7 @@ async def test_what_came_after_a_change_of_another_is_taken_back_and_no_more(sta
     await stage(A, "fs_write", path="x", contents="2")
     report = await stage.restore(A)
     assert stage.back(report) == {"x": "content"}
-    assert has_message(stage.left(report)["x"], "work.tools.changes.undo.2")
+    assert has_message(stage.left(report)["x"], "work.tools.changes.run_changes.4")
     assert file.read_text() == "mine"
 
 
@@ -159,8 +159,7 @@ async def test_a_link_that_was_put_in_the_way_is_not_followed(stage: Stage, tmp_
     stage.project.rename(tmp_path / "moved")
     stage.project.symlink_to(outside)
     assert all(
-        has_message(why, "work.tools.changes.file_state.place_of")
-        for why in stage.left(await stage.restore(A)).values()
+        has_message(why, "work.tools.changes.store.place_of") for why in stage.left(await stage.restore(A)).values()
     )
 
 

@@ -17,8 +17,16 @@ import pytest
 from support.messages import has_message, says
 
 from callboard.actors.work.tools.changes import snapshot, store
-from callboard.actors.work.tools.changes.record import PathChange, PathState, changes_in, decoded, encoded, line_of
-from callboard.actors.work.tools.changes.store import ChangeStore, sha_of
+from callboard.actors.work.tools.changes.store import (
+    ChangeStore,
+    PathChange,
+    PathState,
+    changes_in,
+    decoded,
+    encoded,
+    line_of,
+    sha_of,
+)
 
 from .conftest import Stage
 

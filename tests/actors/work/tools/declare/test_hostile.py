@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from callboard.actors.work.tools.declare.declaration import ToolFile
+from callboard.actors.work.tools.declare.declaration import MOST_PROBLEMS, NAME, ToolFile
 from callboard.actors.work.tools.declare.read import LARGEST, read_tools
-from callboard.actors.work.tools.declare.script import MOST_PROBLEMS, NAME
 
 EXAMPLES = 40
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from support.messages import has_message, says
 
+from callboard.actors.work.tools.declare.declaration import interpreter_of
 from callboard.actors.work.tools.declare.read import LARGEST, read_tools
-from callboard.actors.work.tools.declare.script import interpreter_of
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.problems import Problem
 
@@ -134,7 +134,7 @@ def test_the_first_line_names_the_interpreter(line: str, command: tuple[str, ...
 def test_a_file_name_that_no_provider_takes_as_a_tool(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     problem = only_problem(tmp_path / name)
-    assert re.fullmatch(says("work.tools.declare.script.ToolScript.usable_name", name="my tool"), problem.message)
+    assert re.fullmatch(says("work.tools.declare.declaration.ToolScript.usable_name", name="my tool"), problem.message)
     assert problem.hint == "rename it, for instance to 'my_tool'"
 
 

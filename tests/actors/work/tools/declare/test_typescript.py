@@ -192,5 +192,5 @@ def test_all_problems_come_at_once_and_the_other_tools_remain(reads: Reads) -> N
 
 def test_a_name_that_not_every_provider_takes_is_a_warning(reads: Reads) -> None:
     problem = reads.only_problem("/** D */\nexport function run($größe: number) {}")
-    assert has_message(problem.message, "work.tools.declare.script.ToolScript.doubt_name", name="$größe")
+    assert has_message(problem.message, "work.tools.declare.declaration.ToolScript.doubt_name", name="$größe")
     assert (problem.severity, problem.line, problem.column) == ("warning", 2, 21)

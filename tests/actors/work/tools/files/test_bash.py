@@ -82,7 +82,7 @@ async def test_choices_are_checked_wherever_they_come_from(bench: Bench) -> None
         assert await bench.bash(text, arguments=[argument], a="odd") == {"output": "odd"}
     assert await bench.bash(text, arguments=[free], a="other") == {"output": "other"}
     with pytest.raises(
-        ToolFailed, match=says("work.tools.files.call_file._argument_record.2", allowed="even, odd", one="other")
+        ToolFailed, match=says("work.tools.files.runner_protocol._argument_record.2", allowed="even, odd", one="other")
     ):
         await bench.bash(text, arguments=[fixed], a="other")
     with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call.check.2", status=2)) as failed:
@@ -199,7 +199,7 @@ async def test_a_nul_or_half_a_character_can_not_be_told_to_bash(bench: Bench) -
     for text in ("a\0b", "a\ud800b"):
         with pytest.raises(ToolFailed, match="Tool 't'"):
             await bench.bash("main() { :; }", arguments=[option("a")], a=text)
-    with pytest.raises(ToolFailed, match=says("work.tools.files.call_file._half_a_character")):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.runner_protocol._half_a_character")):
         await bench.python("def run(a): return a", a="a\ud800b")
     assert await bench.python("def run(a): return [a]", a="a\0b") == ["a\0b"]
 

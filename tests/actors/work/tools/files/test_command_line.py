@@ -9,7 +9,7 @@ import pytest
 from support.tool_bench import Bench, flag, option, positional
 
 from callboard.actors.work.tools.declare.declaration import Argument
-from callboard.actors.work.tools.files.call_file import to_arguments
+from callboard.actors.work.tools.files.runner_protocol import to_arguments
 
 
 @pytest.mark.parametrize(

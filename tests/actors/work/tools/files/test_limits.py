@@ -14,7 +14,7 @@ from support.tool_bench import Bench
 from support.waiting import open_descriptors
 
 from callboard.actors.work.tools.files.call import file_tool
-from callboard.actors.work.tools.files.limits import MIB, CallLimits, impose
+from callboard.actors.work.tools.files.call_process import MIB, CallLimits, impose
 from callboard.protocol.errors import ActorCancelled, ToolFailed
 from callboard.supervisors import Actor
 
@@ -63,7 +63,7 @@ async def test_a_bomb_that_forks_from_its_forks_is_put_out(bench: Bench) -> None
             time.sleep(20)
         """,
     )
-    with pytest.raises(ToolFailed, match=says("work.tools.files.limits.watch.3")):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call_process.watch.3")):
         await bench.call(bench.declare(file, "run"), limits=CallLimits(processes=20))
     await alive(bench)
 
@@ -72,7 +72,7 @@ async def test_a_flood_on_stdout_is_bounded_and_does_not_end_the_tool(bench: Ben
     file = bench.write("tools.sh", 'main() { head -c 50000000 /dev/zero; echo through >> "$LLM_OUTPUT"; }')
     assert await bench.call(bench.declare(file)) == {"output": "through\n"}
     assert sum(map(len, bench.printed)) < 2 * MIB
-    assert re.fullmatch(says("work.tools.files.output.Printed.show"), bench.printed[-1])
+    assert re.fullmatch(says("work.tools.files.call_process.Printed.show"), bench.printed[-1])
 
 
 async def test_a_flood_on_stderr_ends_it(bench: Bench) -> None:
@@ -216,6 +216,6 @@ async def test_without_files_left_a_call_fails_in_a_sentence_wherever_that_hits_
 
 async def test_a_look_that_can_not_be_taken_is_left_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([None, 5, None, 5])
-    monkeypatch.setattr("callboard.actors.work.tools.files.limits.running_tasks", lambda: next(looks, None))
+    monkeypatch.setattr("callboard.actors.work.tools.files.call_process.running_tasks", lambda: next(looks, None))
     assert await bench.bash('main() { sleep 0.1; echo ok >> "$LLM_OUTPUT"; }') == {"output": "ok\n"}
     assert next(looks, None) is None  # it went on looking

@@ -12,7 +12,7 @@ from support.messages import has_message, says
 from support.tool_bench import Bench, option
 
 from callboard.actors.work.call_clock import Clock
-from callboard.actors.work.tools.files.questions import AskSocket
+from callboard.actors.work.tools.files.runner_protocol import AskSocket
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor, Root
@@ -34,7 +34,7 @@ async def test_read_in_bash_asks(bench: Bench) -> None:
     assert said == {"output": "Ada|Lovelace|s3cret|y|two lines"}
     assert [question.text for question in bench.questions[:3]] == ["Your name? ", "Password: ", "Sure? "]
     assert [question.secret for question in bench.questions] == [False, True, False, False]
-    assert has_message(bench.questions[3].text, "work.tools.files.questions._question.4", tool="t")
+    assert has_message(bench.questions[3].text, "work.tools.files.runner_protocol._question.4", tool="t")
     assert {question.actor for question in bench.questions} == {"/t"}
 
 

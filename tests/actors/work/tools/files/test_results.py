@@ -8,7 +8,7 @@ from support.tool_bench import Bench
 from support.waiting import open_descriptors
 
 from callboard.actors.work.tools.files.call import instructions
-from callboard.actors.work.tools.files.limits import CallLimits
+from callboard.actors.work.tools.files.call_process import CallLimits
 from callboard.protocol.errors import ToolFailed
 from callboard.supervisors import Actor
 
@@ -63,7 +63,7 @@ async def test_a_missing_file_or_interpreter_is_named(bench: Bench) -> None:
         await bench.call(bench.declare(bench.directory / "gone.sh"))
     file = bench.write("tools.py", "def run(): pass\n")
     with pytest.raises(
-        ToolFailed, match=r"'no\-such\-python'" + says("work.tools.files.interpreters._found") + " is not on the PATH"
+        ToolFailed, match=r"'no\-such\-python'" + says("work.tools.files.call._found") + " is not on the PATH"
     ):
         await bench.call(bench.declare(file, "run", interpreter=("no-such-python",)))
 

@@ -11,7 +11,7 @@ import pytest
 from support.messages import says
 from support.tool_bench import Bench, needs_typescript
 
-from callboard.actors.work.tools.files.interpreters import command
+from callboard.actors.work.tools.files.call import command
 from callboard.protocol.errors import ToolFailed
 
 TOOLS = """
@@ -84,9 +84,7 @@ async def test_prompt_confirm_readline_and_stdin_ask(bench: Bench) -> None:
 async def test_without_node_it_says_what_is_needed(bench: Bench) -> None:
     file = bench.write("tools.ts", TOOLS)
     empty = bench.at_home(environ={"PATH": str(bench.directory)})
-    with pytest.raises(
-        ToolFailed, match="'node' " + says("work.tools.files.interpreters._found.3") + "; it needs `tsx`"
-    ):
+    with pytest.raises(ToolFailed, match="'node' " + says("work.tools.files.call._found.3") + "; it needs `tsx`"):
         await bench.call(bench.declare(file, "greet"), home=empty)
 
 
@@ -100,11 +98,11 @@ async def test_a_node_that_knows_no_types_and_no_npx_says_what_is_needed(bench: 
     (bench.directory / "node").symlink_to(node)
     file = bench.write("tools.ts", TOOLS)
     alone = bench.at_home(environ={"PATH": str(bench.directory)})
-    with pytest.raises(ToolFailed, match=says("work.tools.files.interpreters")):
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call")):
         await bench.call(bench.declare(file, "greet", names=["name"]), name="Ada", home=alone)
     (bench.directory / "npx").write_text("#!/bin/sh\necho no network >&2\nexit 1\n")
     (bench.directory / "npx").chmod(0o755)
-    with pytest.raises(ToolFailed, match=says("work.tools.files.interpreters.command_by_npx.3")) as failed:
+    with pytest.raises(ToolFailed, match=says("work.tools.files.call.command_by_npx.3")) as failed:
         await bench.call(bench.declare(file, "greet", names=["name"]), name="Ada", home=alone)
     assert "no network" in failed.value.stderr
 
