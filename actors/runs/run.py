@@ -41,7 +41,7 @@ from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
     from ..work.agent.todo import TodoList
-    from ..work.hooks.hooks import Functions
+    from ..work.hooks import Functions
     from ..work.middleware import Middleware
     from ..work.models.python_model import Model
     from ..work.results import ResultType

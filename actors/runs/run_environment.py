@@ -28,7 +28,7 @@ from .target import GraphAgent, Loaded, WorkflowAgent
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
     from ...protocol.settings import Settings
-    from ..work.hooks.hooks import Hooks as RunHooks
+    from ..work.hooks import Hooks as RunHooks
     from ..work.sandbox.grants import HostRules, PermanentGrants
     from ..work.workspace import Workspace
 
@@ -106,7 +106,7 @@ def hooks(id: str, request: RunRequest, hooks: RunCallbacks, context: RunContext
     if not settings.hooks and not of_workspace and not hooks.hooks:
         return None
     from ...protocol.hooks import table_of
-    from ..work.hooks.hooks import Hooks as RunHooks
+    from ..work.hooks import Hooks as RunHooks
 
     here = context.cwd or Path.cwd()
     return RunHooks(

@@ -40,7 +40,7 @@ from .transcript import Record
 
 if TYPE_CHECKING:
     from ..io.vault.vault import Vault
-    from .hooks.hooks import Hooks
+    from .hooks import Hooks
     from .knowledge.run_knowledge import RunKnowledge
     from .labels.flow import Flow
     from .mcp.pool.servers import McpServers

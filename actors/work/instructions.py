@@ -4,9 +4,9 @@
     ./AGENTS.md, ../AGENTS.md   from the directory of the run up to the root of its repository, nearest first
 
 In a directory without AGENTS.md, its CLAUDE.md is used. `@path` in a file imports another file of the workspace, once,
-up to the depth in `trust.workspace_files`. Files of a workspace are used only if they are trusted (`trust`). An agent
-gets them in its system prompt. The files of a directory further down are appended to a tool's result, when a tool of
-the agent first works there.
+up to `trust.DEEPEST_IMPORT` levels. Files of a workspace are used only if they are trusted (`trust`). An agent gets
+them in its system prompt. The files of a directory further down are appended to a tool's result, when a tool of the
+agent first works there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from .trust.trusted_files import Trusted
-from .trust.workspace_files import DEEPEST_IMPORT, INSTRUCTIONS, MOST_IMPORTS, imported_in, levels
+from .trust import DEEPEST_IMPORT, INSTRUCTIONS, MOST_IMPORTS, Trusted, imported_in, levels
 
 LARGEST_FILE = 40_000
 """Most characters of one file that agents get."""

@@ -22,9 +22,7 @@ from . import instructions as written
 from .opening_instructions import ListedSkill, OpeningInstructions, Wish
 from .skills import tool as skill_words
 from .skills.discovery import FoundSkill, FoundSkills
-from .trust.decisions import record_of
-from .trust.trusted_files import Trusted, offers, workspace_of
-from .trust.workspace_files import HOOKS, OF_HOOKS, SERVERS
+from .trust import HOOKS, OF_HOOKS, SERVERS, Trusted, offers, record_of, workspace_of
 
 if TYPE_CHECKING:
     from ...protocol.hooks import HookTable

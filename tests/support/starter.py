@@ -115,7 +115,7 @@ _MODULES = (
     "callboard.actors.work.tools.declare.read",
     "callboard.actors.work.tools.files.call",
     "callboard.actors.work.tools.files.call_file",
-    "callboard.actors.work.trust.trusted_files",
+    "callboard.actors.work.trust",
     "callboard.actors.work.workspace",
     "callboard.cli.actions.models",
     "callboard.cli.actions.run",

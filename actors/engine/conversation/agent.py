@@ -49,7 +49,7 @@ from .play import Conversation, ConversationSetup, RenewedTools
 if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
-    from ...work.hooks.hooks import Hooks
+    from ...work.hooks import Hooks
     from ...work.knowledge.recipe import Recipe
     from ...work.labels.flow import Flow
     from ...work.mcp.tools.chosen import WantedServers
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ...work.workspace_policy import AroundCalls
     from .team import TeamRules
 
-HOOKS = (".actors.work.hooks.hooks",)
+HOOKS = (".actors.work.hooks",)
 AROUND = ".actors.work.workspace_policy"
 _SERVERS = (".actors.work.mcp.tools.tool_list", ".actors.work.mcp.pool.servers")
 _SPAWNING = (
@@ -335,7 +335,7 @@ class _Agent:
 
     async def _hooked(self, hooks: Hooks, prompt: Content) -> Content:
         """Return the prompt with the additions of hooks."""
-        from ...work.hooks.hooks import at_beginning
+        from ...work.hooks import at_beginning
 
         model = self.context.model or self._agent.model or ""
         heard = await at_beginning(hooks, self.me, prompt, is_new=not self.history.turns, model=model)
@@ -345,7 +345,7 @@ class _Agent:
 
     async def _ended(self, hooks: Hooks, talk: Conversation) -> Stop:
         """Continue the conversation as long as stop hooks ask for it, and return the final stop reason."""
-        from ...work.hooks.hooks import at_end, over
+        from ...work.hooks import at_end, over
 
         stop: Stop = "done"
         again = 0

@@ -34,7 +34,7 @@ RULES = (
     ".actors.work.labels.sources",
     ".actors.work.labels.sinks",
     ".actors.work.sandbox.holding",
-    ".actors.work.trust.workspace_files",
+    ".actors.work.trust",
 )
 """Modules that are imported in a thread, when a process or a call first needs them."""
 
@@ -190,7 +190,7 @@ class Flow:
     async def heard_of_hooks(self) -> None:
         """Add the labels of text that a hook has printed, which the model reads."""
         await imported(*RULES)
-        from ..hooks.hooks import NAME
+        from ..hooks import NAME
         from .sources import exposure_named, of_process
 
         self.add(of_process(await exposure_named(NAME, self.paths), "a hook", self.paths))

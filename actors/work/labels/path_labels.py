@@ -36,7 +36,7 @@ class PathLabels:
     @cached_property
     def roots(self) -> tuple[str, ...]:
         """Real paths of the workspace directories, without the additional directories that the run may work in."""
-        from ..trust.workspace_files import root_of
+        from ..trust import root_of
 
         workspace = root_of(self.here, self._environ)
         return tuple(dict.fromkeys(os.path.realpath(each) for each in (workspace or self.here, self.here)))
@@ -44,7 +44,7 @@ class PathLabels:
     @cached_property
     def is_trusted(self) -> bool:
         """True if text in files of the workspace counts as text of the user."""
-        from ..trust.trusted_files import workspace_of
+        from ..trust import workspace_of
 
         trusted = workspace_of(self.here, self._environ)
         return trusted is None or trusted.is_trusted

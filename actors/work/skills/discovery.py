@@ -19,8 +19,7 @@ from ....protocol.errors import ToolFailed
 from ....protocol.problems import Problem
 from ....protocol.skill import NAMES, Skill, read_skill
 from ..library import SKILLS as OURS
-from ..trust.trusted_files import Trusted
-from ..trust.workspace_files import LARGEST, skill_directories
+from ..trust import LARGEST, Trusted, skill_directories
 
 BUILT_IN = "built in"
 NEAR = "near"

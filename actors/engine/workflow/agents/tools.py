@@ -45,7 +45,7 @@ from ....work.skills.tool import block, skill_tool
 from ....work.tools.files.call_file import Host
 from ....work.tools.registry import ToolOptions, ToolRegistry, read_tool_file
 from ....work.tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec, VisibleResult
-from ....work.trust.trusted_files import workspace_of
+from ....work.trust import workspace_of
 from ..search_paths import HOST, function_files, functions_directory, module_name, roots_of
 
 if TYPE_CHECKING:
