@@ -53,7 +53,7 @@ else:
         {
             "...protocol.mcp.config": "Server",
             "..work.agent.todo": "TodoList",
-            "..work.hooks.hooks": "Functions",
+            "..work.hooks": "Functions",
             "..work.middleware": "Middleware",
             "..work.models.python_model": "Model",
             "..work.results": "ResultType",

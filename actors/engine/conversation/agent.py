@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     from ...work.mcp.tools.tool_list import ConversationTools, OfferedTools
     from ...work.mcp.tools.view import ServersView as ServersTalk
     from ...work.team_messages import TeamPosition
-    from ...work.workspace_policy import AroundCalls
+    from ...work.workspace import AroundCalls
     from .team import TeamRules
 
 HOOKS = (".actors.work.hooks",)
-AROUND = ".actors.work.workspace_policy"
+AROUND = ".actors.work.workspace"
 _SERVERS = (".actors.work.mcp.tools.tool_list", ".actors.work.mcp.pool.servers")
 _SPAWNING = (
     *(f".actors.work.agent.{name}" for name in ("children", "message_tools", "team_tools")),
@@ -248,7 +248,7 @@ class _Agent:
         self._told = told = value(self.me, "workspace", OpeningInstructions, find)
         self._said_about += told.blocks
         if told.skills:
-            from ...work.skills.tool import skill_tool
+            from ...work.skills import skill_tool
 
             self._tools.append(skill_tool(None if workspace is None else workspace.skills, told.skills))
 
@@ -434,7 +434,7 @@ class _Agent:
         )
 
     def _around(self) -> AroundCalls:
-        from ...work.workspace_policy import AroundCalls
+        from ...work.workspace import AroundCalls
 
         return AroundCalls(self.context.workspace, self._told)
 
