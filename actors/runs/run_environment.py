@@ -14,8 +14,7 @@ from ..io.temporary import LazyDirectory, run_bases
 from ..io.tenancy import environ
 from ..work.context import RunContext
 from ..work.labels.flow import Flow
-from ..work.labels.labels import Labels
-from ..work.labels.path_labels import PathLabels
+from ..work.labels.labels import Labels, PathLabels
 from ..work.sandbox.grants import Grants
 from ..work.sandbox.of_run import Sandbox, is_off, rules_of
 from ..work.tools.stored_answers import StoredAnswers
