@@ -16,7 +16,7 @@ from ..work.context import RunContext
 from ..work.labels.flow import Flow
 from ..work.labels.labels import Labels, PathLabels
 from ..work.sandbox.grants import Grants
-from ..work.sandbox.of_run import Sandbox, is_off, rules_of
+from ..work.sandbox.run_sandbox import Sandbox, is_off, rules_of
 from ..work.tools.stored_answers import StoredAnswers
 from .loading import RunCallbacks
 from .node_tools import wishes_of

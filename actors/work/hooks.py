@@ -44,14 +44,14 @@ from ..io.json_schema import LIBRARY, schema_errors
 from .journal.actor_journal import noted
 from .journal.run_journal import HOOK
 from .playback.playback import OutsideEffect, done
-from .sandbox.current import sandboxed
+from .sandbox.run_sandbox import sandboxed
 from .tools.tool import Arguments, Json, Tool
 from .tools.tool import text_of as text_of_value
 
 if TYPE_CHECKING:
     from ...protocol.permissions import Verdict
     from ...supervisors import Actor
-    from .sandbox.held import HeldProcess
+    from .sandbox.launch import HeldProcess
 
 
 REFUSES = 2

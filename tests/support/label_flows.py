@@ -17,7 +17,7 @@ import pytest
 
 import callboard
 from callboard.actors.work import trust
-from callboard.actors.work.sandbox.current import current
+from callboard.actors.work.sandbox.run_sandbox import current
 from callboard.actors.work.tools.builtin import commands, web
 from callboard.actors.work.tools.builtin.commands import ProgramResult
 from callboard.protocol.chat import AssistantTurn, ImagePart, ToolCall, ToolTurn, Turn, UserTurn

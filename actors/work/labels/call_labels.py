@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..sandbox.current import current
 from ..sandbox.exposure import UNBOUNDED, Exposure
+from ..sandbox.run_sandbox import current
 from ..tools.tool import Arguments, Tool
 from .labels import NOTHING, Labels, PathLabels
 
@@ -103,7 +103,7 @@ async def exposure_of(tool: Tool, paths: PathLabels) -> Exposure:
             return UNBOUNDED
         server, *words = tool.server
         return await exposure_named(server, paths, server=True, words=words)
-    from ..sandbox.holding import is_ours
+    from ..sandbox.launch import is_ours
 
     return await exposure_named(tool.name, paths, ours=is_ours(tool.file))
 
@@ -128,7 +128,7 @@ def of_process(exposure: Exposure, way: str, paths: PathLabels, *, past: bool = 
 
 def of_knowledge(recipes: Iterable[Recipe], paths: PathLabels) -> Labels:
     """Return the labels of passages of knowledge bases."""
-    from ..sandbox.holding import LIBRARY
+    from ..sandbox.launch import LIBRARY
 
     found = NOTHING
     for recipe in recipes:

@@ -31,7 +31,7 @@ Mode = Literal["off", "warn", "enforce"]
 
 RULES = (
     ".actors.work.labels.call_labels",
-    ".actors.work.sandbox.holding",
+    ".actors.work.sandbox.launch",
     ".actors.work.trust",
 )
 """Modules that are imported in a thread, when a process or a call first needs them."""

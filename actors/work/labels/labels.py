@@ -131,7 +131,7 @@ class PathLabels:
 
     def _is_public(self, real: str) -> bool:
         from ..sandbox.exposure import SYSTEM
-        from ..sandbox.secret_files import no_secrets
+        from ..sandbox.protected_paths import no_secrets
 
         home = Path(self._environ.get("HOME") or Path.home())
         if real.split("/", 2)[1] in SYSTEM - {"sys"}:

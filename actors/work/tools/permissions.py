@@ -50,7 +50,7 @@ from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from ..journal.actor_journal import scope_of as current_scope
 from ..playback import playback as play
-from ..sandbox.current import current as current_sandbox
+from ..sandbox.run_sandbox import current as current_sandbox
 from .path_rules import Bar, FileAccess, PathContext, PathRule, weighed
 from .rules import HOST, JudgedCall, by_subject, denials, of_denials, of_host, places, rule_for, ruled, stricter
 from .stored_answers import StoredAnswers, default_pattern
@@ -252,7 +252,7 @@ class Permissions:
             diff = "" if tool.preview is None else await tool.preview(arguments, _asked_about(access))
             said, _ = await self._ask_person(me, tool, arguments, own, access.leads, diff, guard)
             if said.lower() not in ("yes", "y"):
-                from ..sandbox.unchangeable import refused
+                from ..sandbox.protected_paths import refused
 
                 raise refused(tool.name)
             return _asked_about(access)
@@ -307,7 +307,7 @@ class Permissions:
         sandbox = current_sandbox.get()
         if tool.name not in READERS or sandbox is None or sandbox.profile in ("open", "off"):
             return access
-        from ..sandbox.secret_files import ENV_PATHS
+        from ..sandbox.protected_paths import ENV_PATHS
 
         bar = Bar(frozenset(("ask",)), PathRule((("ask", ENV_PATHS),)))
         return msgspec.structs.replace(access, bars=(*access.bars, bar))
@@ -381,7 +381,7 @@ class Permissions:
             answer = await me.ask_person(question)
         except NobodyToAsk:
             if guard:
-                from ..sandbox.unchangeable import nobody_to_ask
+                from ..sandbox.protected_paths import nobody_to_ask
 
                 raise nobody_to_ask(tool.name, guard) from None
             why = f"; {reason}" if reason else ""

@@ -51,7 +51,7 @@ from .catalog import Catalogs, ServerCatalog
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
-    from ...sandbox.place import SandboxPlace
+    from ...sandbox.policy import SandboxPlace
     from ..client.client import McpClient
     from ..client.handshake import OfferedCapabilities
 

@@ -20,8 +20,7 @@ from callboard.actors.work.labels.flow import Flow
 from callboard.actors.work.labels.labels import Labels, PathLabels
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.view import ServerView
-from callboard.actors.work.sandbox.grants import Grants, Who
-from callboard.actors.work.sandbox.proxy import ProxyClient
+from callboard.actors.work.sandbox.grants import Grants, ProxyClient, Who
 from callboard.protocol.events import Warned
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import McpTool as ServerTool
