@@ -48,7 +48,7 @@ ALLOWED = {
     "work/spending/accounts": "an account is a lock: requests that wait for room are woken with their reservation",
     "work/spending/ledger": "requests wait for the transaction that writes theirs; what it says is in the accounts",
     "work/knowledge/embed/remote": "requests of one call, side by side",
-    "work/knowledge/sources/crawl": "requests of one call, side by side",
+    "work/knowledge/sources/web": "requests of one call, side by side",
     "work/sandbox/egress": "bytes on their way out of a sandbox, and whether their sender is still there",
     "work/mcp/tools/tool_list": "requests of one call, side by side",
     "work/mcp/pool": "starts of servers, side by side; what other processes ask",
