@@ -35,7 +35,7 @@ from callboard.actors.work.knowledge.base.model import BaseSettings
 from callboard.actors.work.knowledge.embed.cache import EmbeddingCache, default_path
 from callboard.actors.work.knowledge.embed.embedders import DEFAULT, MINILM, Embedders
 from callboard.actors.work.knowledge.sources.gather import gather
-from callboard.actors.work.knowledge.split_zzz import SIZE, split
+from callboard.actors.work.knowledge.split import SIZE, split
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.knowledge import Retrieved
 from callboard.protocol.settings import Settings as UserSettings

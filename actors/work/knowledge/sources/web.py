@@ -16,7 +16,7 @@ The crawl reports the pages that it cut off.
 Most of the text of a GitHub page is navigation, so GitHub's API is used where possible:
 
     https://github.com/owner/repo/tree/main/docs/**  a directory of a branch, from GitHub's own listing
-    https://github.com/owner/repo/wiki/**             a crawl that uses only the article of each page
+    https://github.com/owner/repo/wiki/**            a crawl that uses only the article of each page
 
 The listing of a branch's files takes one request and has a checksum of each file, so unchanged files are not fetched
 again. As in Loki, change logs and licences are left out.
