@@ -100,7 +100,7 @@ async def test_a_secret_that_a_tools_file_names_is_asked_about(
     if answer is None:
         assert has_message(said[0], "work.sandbox.launch.HeldProcess.afterwards", name="WEATHER_API_KEY")
     else:
-        assert re.fullmatch(says("work.sandbox.launch._secrets", name="show", variable="WEATHER_API_KEY"), said[1])
+        assert re.fullmatch(says("work.sandbox.launch.Launcher._secrets", name="show", variable="WEATHER_API_KEY"), said[1])
     house.settings(sandbox={"env": ["WEATHER_*"]})
     assert "key=hot" in (await told(house, Reply(calls=[("show", {})]), sandbox=None))[0]
 
@@ -206,7 +206,7 @@ async def test_without_any_backend_a_person_is_asked_each_time(
     assert len(said) == 4
     assert said[2].startswith("Start execute_command without a sandbox?\nit would have to be held")
     (said_alone,) = await told(repository, command)
-    assert has_message(said_alone, "work.sandbox.launch._without.2")
+    assert has_message(said_alone, "work.sandbox.launch.Launcher._without.2")
 
 
 async def test_the_variable_says_it_for_all_runs(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -297,7 +297,7 @@ async def test_where_no_sandbox_can_be_had_nothing_is_started(house: House, monk
     house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
     told = await house.calls("execute_command", {"command": house.code}, sandbox="workspace")
     assert has_message(told, "work.sandbox.launch._no_way")
-    assert has_message(told, "work.sandbox.launch._without.2")
+    assert has_message(told, "work.sandbox.launch.Launcher._without.2")
     assert not (house.workspace / "inside").exists()
 
 
