@@ -100,7 +100,9 @@ async def test_a_secret_that_a_tools_file_names_is_asked_about(
     if answer is None:
         assert has_message(said[0], "work.sandbox.launch.HeldProcess.afterwards", name="WEATHER_API_KEY")
     else:
-        assert re.fullmatch(says("work.sandbox.launch.Launcher._secrets", name="show", variable="WEATHER_API_KEY"), said[1])
+        assert re.fullmatch(
+            says("work.sandbox.launch.Launcher._secrets", name="show", variable="WEATHER_API_KEY"), said[1]
+        )
     house.settings(sandbox={"env": ["WEATHER_*"]})
     assert "key=hot" in (await told(house, Reply(calls=[("show", {})]), sandbox=None))[0]
 
