@@ -29,14 +29,13 @@ from harness import perl_faq
 from harness.perl_faq import Question
 
 from callboard.actors.io.directories import cache_dir
-from callboard.actors.work.knowledge.base.base import KnowledgeBase
+from callboard.actors.work.knowledge.base.base import Fusion, KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
-from callboard.actors.work.knowledge.base.generation import Fusion
 from callboard.actors.work.knowledge.base.model import BaseSettings
 from callboard.actors.work.knowledge.embed.cache import EmbeddingCache, default_path
 from callboard.actors.work.knowledge.embed.embedders import DEFAULT, MINILM, Embedders
 from callboard.actors.work.knowledge.sources.gather import gather
-from callboard.actors.work.knowledge.split.split import SIZE, split
+from callboard.actors.work.knowledge.split import SIZE, split
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.knowledge import Retrieved
 from callboard.protocol.settings import Settings as UserSettings

@@ -22,8 +22,7 @@ from ..work.agent.history import History
 from ..work.context import AgentCall, SeparatePart
 from ..work.journal.actor_journal import scope_of
 from ..work.library import AGENTS
-from ..work.remote_child import error_in, take_over
-from ..work.transcript import Record
+from ..work.transcript import Record, error_in, take_over
 from .finding import find, named_file
 from .loading import NO_HOOKS, Loader
 from .pinned_files import called, called_in, load_again, note_called

@@ -54,7 +54,7 @@ from ..work.journal.run_journal import PREPARED, JournaledRun
 from ..work.labels.flow import NOTED, Flow
 from ..work.labels.labels import Labels
 from ..work.playback import Beginning, Playback, playback
-from ..work.sandbox.current import current as sandbox
+from ..work.sandbox.run_sandbox import current as sandbox
 from ..work.tools.stored_results import readable
 from ..work.transcript import Record
 from .files import Saved

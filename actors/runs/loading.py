@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ...protocol.journal import InSession
     from ...protocol.settings import Settings
     from ..work.context import StandIn
-    from ..work.hooks.hooks import Functions
+    from ..work.hooks import Functions
     from ..work.labels.flow import Flow
     from ..work.middleware import Middleware
     from ..work.models.python_model import Model

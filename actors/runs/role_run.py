@@ -17,8 +17,7 @@ from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ...protocol.role import Role, role_of_prompt
 from ..io.tenancy import environ
-from ..work.roles.apply_role import agent_in_role, examples, prompt_in_role
-from ..work.roles.files import find
+from ..work.roles import agent_in_role, examples, find, prompt_in_role
 from .file_checks import check_listed
 from .loading import RunCallbacks
 from .target import LoopAgent

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from ..work.mcp.pool.servers import McpServers
     from ..work.middleware import Middleware
     from ..work.models.python_model import Model
-    from ..work.sandbox.place import SandboxPlace
+    from ..work.sandbox.policy import SandboxPlace
     from ..work.spending.book import SpendingBook
     from ..work.spending.days import Days
     from ..work.spending.meter import Meter
@@ -90,7 +90,7 @@ else:
             "..work.mcp.pool.servers": "McpServers",
             "..work.middleware": "Middleware",
             "..work.models.python_model": "Model",
-            "..work.sandbox.place": "SandboxPlace",
+            "..work.sandbox.policy": "SandboxPlace",
             "..work.spending.book": "SpendingBook",
             "..work.spending.days": "Days",
             "..work.spending.meter": "Meter",
@@ -612,7 +612,7 @@ class Root:
         said = self.settings.sandbox
         if said == "off":
             return None
-        from ..work.sandbox.of_run import before_any_run
+        from ..work.sandbox.run_sandbox import before_any_run
 
         held = before_any_run(said, self.config_dir.absolute(), self.environ, self.cwd)
         return held.of_server(server.name, server.words)

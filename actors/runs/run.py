@@ -41,7 +41,7 @@ from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
     from ..work.agent.todo import TodoList
-    from ..work.hooks.hooks import Functions
+    from ..work.hooks import Functions
     from ..work.middleware import Middleware
     from ..work.models.python_model import Model
     from ..work.results import ResultType
@@ -53,7 +53,7 @@ else:
         {
             "...protocol.mcp.config": "Server",
             "..work.agent.todo": "TodoList",
-            "..work.hooks.hooks": "Functions",
+            "..work.hooks": "Functions",
             "..work.middleware": "Middleware",
             "..work.models.python_model": "Model",
             "..work.results": "ResultType",

@@ -14,10 +14,9 @@ from ..io.temporary import LazyDirectory, run_bases
 from ..io.tenancy import environ
 from ..work.context import RunContext
 from ..work.labels.flow import Flow
-from ..work.labels.labels import Labels
-from ..work.labels.path_labels import PathLabels
+from ..work.labels.labels import Labels, PathLabels
 from ..work.sandbox.grants import Grants
-from ..work.sandbox.of_run import Sandbox, is_off, rules_of
+from ..work.sandbox.run_sandbox import Sandbox, is_off, rules_of
 from ..work.tools.stored_answers import StoredAnswers
 from .loading import RunCallbacks
 from .node_tools import wishes_of
@@ -28,7 +27,7 @@ from .target import GraphAgent, Loaded, WorkflowAgent
 if TYPE_CHECKING:
     from ...protocol.mcp.config import Server
     from ...protocol.settings import Settings
-    from ..work.hooks.hooks import Hooks as RunHooks
+    from ..work.hooks import Hooks as RunHooks
     from ..work.sandbox.grants import HostRules, PermanentGrants
     from ..work.workspace import Workspace
 
@@ -106,7 +105,7 @@ def hooks(id: str, request: RunRequest, hooks: RunCallbacks, context: RunContext
     if not settings.hooks and not of_workspace and not hooks.hooks:
         return None
     from ...protocol.hooks import table_of
-    from ..work.hooks.hooks import Hooks as RunHooks
+    from ..work.hooks import Hooks as RunHooks
 
     here = context.cwd or Path.cwd()
     return RunHooks(

@@ -21,7 +21,7 @@ from ...protocol.role import role_of_prompt
 from ...protocol.session import Session
 from ...protocol.session_turns import messages_of, system_of, turns_of
 from ..work.agent.history import estimate
-from ..work.roles.files import find
+from ..work.roles import find
 from .begin import perform
 from .loading import NO_HOOKS, RunCallbacks
 from .sessions.access import new_meta

@@ -30,7 +30,7 @@ from ..io.secret_redaction import SecretTexts, known
 from ..io.temporary import LazyDirectory, run_bases
 from ..io.tenancy import Tenancy, tenancy
 from ..work.sandbox.policy import is_below, real
-from ..work.sandbox.secret_files import secret_files
+from ..work.sandbox.protected_paths import secret_files
 from .config import Config
 from .tenant_scope import Entered
 

@@ -40,14 +40,14 @@ from .transcript import Record
 
 if TYPE_CHECKING:
     from ..io.vault.vault import Vault
-    from .hooks.hooks import Hooks
+    from .hooks import Hooks
     from .knowledge.run_knowledge import RunKnowledge
     from .labels.flow import Flow
     from .mcp.pool.servers import McpServers
     from .middleware import Middleware
     from .models.gateway import Gateway
     from .models.recorder import Recorder
-    from .sandbox.of_run import Sandbox
+    from .sandbox.run_sandbox import Sandbox
     from .spending.book import SpendingBook
     from .team_messages import TeamPosition
     from .tools.registry import ToolOptions, ToolRegistry
@@ -322,9 +322,8 @@ class RunContext:
 
     def hold(self, me: Actor, own: Own) -> None:
         """Apply sandbox restrictions of a file to the processes of this task, and of everything below it and `me`."""
-        from .sandbox.current import current
         from .sandbox.grants import Grants
-        from .sandbox.of_run import Sandbox
+        from .sandbox.run_sandbox import Sandbox, current
 
         narrowing = OwnSandbox(profile=own) if isinstance(own, str) else own
         sandbox = current.get()

@@ -1,14 +1,18 @@
 """Transcript of an agent: its text, calls and children so far.
 
 The agent writes it while it works, and its caller reads it: the text survives a failure or cancellation of the agent.
+The outcome of a remote child (`context.RemoteParts`) is added to the transcript of its caller.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from ...protocol.errors import CallboardError
-from ...protocol.outcome import ChildRecord
+from ...protocol.errors import CallboardError, kinds
+from ...protocol.failure import Failure
+from ...protocol.outcome import ChildRecord, ErrorReport, Outcome
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -35,3 +39,29 @@ class Record(msgspec.Struct, kw_only=True):
     def output(self) -> str:
         """All texts, joined by newlines."""
         return "\n".join(self.texts)
+
+
+def error_in(outcome: Outcome) -> CallboardError | None:
+    """Return the error of a remote child, if it failed."""
+    if outcome.status == "cancelled":
+        return CallboardError("it was cancelled")
+    return None if outcome.error is None else restored(outcome.error)
+
+
+def restored(report: ErrorReport) -> CallboardError:
+    """Return an error of the class that a report names; CallboardError if this version does not know the class."""
+    kind = next((each for each in kinds() if each.code == report.code), CallboardError)
+    about: dict[str, Any] = {} if report.node is None else {"node": report.node}
+    if kind is CallboardError:
+        about["code"] = report.code
+    return Failure((kind.__name__,), report.message, about).restore()
+
+
+def take_over(record: Record, outcome: Outcome) -> None:
+    """Add the outcome of a remote child to a transcript."""
+    if outcome.output:
+        record.texts.append(outcome.output)
+    record.turns += outcome.turns
+    record.tool_calls += outcome.tool_calls
+    record.children += outcome.children
+    record.failures += [restored(each) for each in outcome.failures]

@@ -2,33 +2,58 @@
 
 `trust` decides which files of a workspace are used. If there are unused files, the run reports it in one line
 (`problem`). The directory prompt of an agent (`OpeningInstructions`) is a single value, so that a cassette can store
-it.
+it. `AroundCalls` applies skill permissions and AGENTS.md files to the tool calls of one conversation.
+
+Instructions by users for the agents that work in a directory are in AGENTS.md:
+
+    <config>/AGENTS.md          the user's own, for all directories
+    ./AGENTS.md, ../AGENTS.md   from the directory of the run up to the root of its repository, nearest first
+
+In a directory without AGENTS.md, its CLAUDE.md is used. `@path` in a file imports another file of the workspace, once,
+up to `trust.DEEPEST_IMPORT` levels. An agent gets the texts in its system prompt. The files of a directory further down
+are appended to a tool's result, when a tool of the agent first works there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from ...protocol.chat import TextPart, ToolTurn, Turn
 from ...protocol.mcp.config import McpConfig, Server
+from ...protocol.permissions import Permissions as Rules
 from ...protocol.problems import Problem
 from ...protocol.references import of_environment
-from . import instructions as written
 from .opening_instructions import ListedSkill, OpeningInstructions, Wish
-from .skills import tool as skill_words
-from .skills.discovery import FoundSkill, FoundSkills
-from .trust.decisions import record_of
-from .trust.trusted_files import Trusted, offers, workspace_of
-from .trust.workspace_files import HOOKS, OF_HOOKS, SERVERS
+from .playback import OutsideEffect, done
+from .skills import FoundSkill, FoundSkills, chosen, narrowed
+from .skills import block as skills_block
+from .trust import (
+    DEEPEST_IMPORT,
+    HOOKS,
+    INSTRUCTIONS,
+    MOST_IMPORTS,
+    OF_HOOKS,
+    SERVERS,
+    Trusted,
+    imported_in,
+    levels,
+    offers,
+    record_of,
+    workspace_of,
+)
 
 if TYPE_CHECKING:
     from ...protocol.hooks import HookTable
+    from ...supervisors import Actor
     from .tools.tool import Arguments, Tool
+
 
 MOST_NAMED = 5
 
@@ -55,13 +80,13 @@ class Workspace:
         self.here = here
         self._environ = environ
         self._trusted = workspace_of(here, environ)
-        self._written: list[written.Instructions] = []
+        self._written: list[Instructions] = []
         self._instructs = instructions
         self.problems: list[Problem] = []
         if instructions:
             if self._trusted is not None:
-                self._written += written.of_workspace(self._trusted, here)
-            self._written += written.of_user(config_dir)
+                self._written += of_workspace(self._trusted, here)
+            self._written += of_user(config_dir)
         self.skills = FoundSkills(self._trusted, config_dir, environ) if skills else None
         self.problems += [] if self.skills is None else self.skills.broken
         self.servers = self._servers()
@@ -110,12 +135,12 @@ class Workspace:
         """Return the directory prompt for these options."""
         blocks = []
         if wish.instructions:
-            blocks.append(written.block(self._written, self.here))
+            blocks.append(instructions_block(self._written, self.here))
         found: dict[str, FoundSkill] = {}
         if self.skills is not None:
-            found = skill_words.chosen(self.skills, wish.skills)
+            found = chosen(self.skills, wish.skills)
             if wish.tells:
-                blocks.append(skill_words.block(list(found.values()), wish.words))
+                blocks.append(skills_block(list(found.values()), wish.words))
         return OpeningInstructions(
             blocks=tuple(block for block in blocks if block),
             skills=tuple(ListedSkill(name=name, allows=each.skill.allows) for name, each in found.items()),
@@ -134,8 +159,8 @@ class Workspace:
         if not isinstance(path, str) or not path or "\0" in path:
             return ""
         place = Path(os.path.realpath(self.here / path))
-        found = written.on_the_way(trusted, self.here, place if place.is_dir() else place.parent)
-        return "\n\n".join(written.note(each) for each in found if not _has_mark(written.marks(each.file), said))
+        found = on_the_way(trusted, self.here, place if place.is_dir() else place.parent)
+        return "\n\n".join(note(each) for each in found if not _has_mark(marks(each.file), said))
 
     def all_problems(self) -> list[Problem]:
         """Return the errors in its files, and the report about unused files."""
@@ -203,3 +228,154 @@ def _has_mark(mark: str, said: Sequence[Turn]) -> bool:
             if any(mark in text for text in texts):
                 return True
     return False
+
+
+class AroundCalls:
+    """Workspace policy of one conversation; implements `tools.calls.Around`.
+
+    Args:
+        workspace: None in a run that is replayed from a record.
+        told: the instructions at the start of the conversation.
+    """
+
+    def __init__(self, workspace: Workspace | None, told: OpeningInstructions) -> None:
+        self._workspace = workspace
+        self._told = told
+
+    def narrowed(self, said: Sequence[Turn]) -> Rules:
+        """Return the permissions of the skill that the conversation follows now."""
+        return narrowed(self._told.skills, said)
+
+    async def entered(self, me: Actor, tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:
+        """Return the instructions of a directory that the call works in, if the conversation does not have them yet."""
+        if not self._told.below or tool.subject != "path":
+            return ""
+        workspace = self._workspace
+        entered = _nothing if workspace is None else workspace.entered
+        find = partial(trio.to_thread.run_sync, entered, tool, arguments, said)
+        # `done` records the text, so that a replay does not depend on the files.
+        return await done(me, OutsideEffect("instructions", tool.name, arguments), str, find)
+
+
+def _nothing(tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:
+    del tool, arguments, said
+    return ""
+
+
+# --- AGENTS.md
+
+LARGEST_FILE = 40_000
+"""Most characters of one file that agents get."""
+
+LARGEST = 100_000
+"""Most characters of all files together."""
+
+_HEAD = """\
+## Instructions for this directory
+The people who work in {here} have written down how it is done here. What the user says, and what stands above, goes \
+before it; of two of these files the one that comes first."""
+
+_FOUND = "[{file} has instructions for agents that work there:]\n{text}"
+
+
+class Instructions(msgspec.Struct, frozen=True, kw_only=True):
+    """Text of one file, with its imports.
+
+    Attributes:
+        file: name of the file in messages.
+    """
+
+    file: str
+    text: str
+
+
+def of_user(config_dir: Path) -> list[Instructions]:
+    """Return the instructions of the user's configuration directory."""
+    file = config_dir / INSTRUCTIONS[0]
+    try:
+        with file.open("rb") as opened:
+            # A character has at most 4 bytes in UTF-8.
+            text = opened.read(LARGEST_FILE * 4).decode("utf-8-sig", "replace").strip()
+    except OSError:
+        return []
+    return [Instructions(file=str(file), text=_shortened(text, str(file)))] if text else []
+
+
+def of_workspace(trusted: Trusted, directory: Path) -> list[Instructions]:
+    """Return the instructions for a directory of a workspace, nearest first."""
+    return _bounded(_of(trusted, place) for place in levels(directory, trusted.root))
+
+
+def on_the_way(trusted: Trusted, directory: Path, to: Path) -> list[Instructions]:
+    """Return the instructions of directories between the run's and `to`, which is further down.
+
+    The directory nearest to `to` comes first.
+    """
+    above = set(levels(directory, trusted.root))
+    places = [place for place in levels(to, trusted.root) if place not in above]
+    return _bounded(_of(trusted, place) for place in places)
+
+
+def instructions_block(found: Iterable[Instructions], here: Path) -> str:
+    """Return the section of the system prompt; "" without instructions."""
+    parts = [f"### {each.file}\n{each.text}" for each in found]
+    return "\n\n".join([_HEAD.format(here=here), *parts]) if parts else ""
+
+
+def note(found: Instructions) -> str:
+    """Return the text to append to a tool's result for a newly entered directory."""
+    return _FOUND.format(file=found.file, text=found.text)
+
+
+def marks(file: str) -> str:
+    """Return the start of a file's `note`, which shows that a conversation already has the file."""
+    return _FOUND.partition("{text}")[0].format(file=file)
+
+
+def _of(trusted: Trusted, place: Path) -> Instructions | None:
+    for name in INSTRUCTIONS:
+        file = place / name
+        if not file.is_file():
+            continue
+        text = trusted.text(file)
+        if text is None or not text.strip():
+            return None
+        parts = [text.strip(), *_imported(trusted, file, text)]
+        shown = os.path.relpath(file, trusted.root)
+        return Instructions(file=shown, text=_shortened("\n\n".join(parts), shown))
+    return None
+
+
+def _imported(trusted: Trusted, file: Path, text: str) -> list[str]:
+    """Return the texts of all files that a text imports, directly or indirectly, each once."""
+    found: dict[Path, str] = {}
+    todo = [(file, text, 0)]
+    while todo and len(found) < MOST_IMPORTS:
+        # Breadth first: if there are too many imports, the direct ones are used.
+        whose, said, depth = todo.pop(0)
+        for name in imported_in(said) if depth < DEEPEST_IMPORT else ():
+            other = Path(os.path.normpath(whose.parent / name))
+            if other == file or other in found:
+                continue
+            inner = trusted.text(other)
+            if inner is not None:
+                found[other] = f"From {os.path.relpath(other, trusted.root)}:\n{inner.strip()}"
+                todo.append((other, inner, depth + 1))
+    return list(found.values())
+
+
+def _bounded(found: Iterable[Instructions | None]) -> list[Instructions]:
+    """Return the files in order, without the ones that exceed the total limit."""
+    kept: list[Instructions] = []
+    left = LARGEST
+    for each in found:
+        if each is not None and len(each.text) <= left:
+            kept.append(each)
+            left -= len(each.text)
+    return kept
+
+
+def _shortened(text: str, file: str) -> str:
+    if len(text) <= LARGEST_FILE:
+        return text
+    return f"{text[:LARGEST_FILE]}\n[... {file} goes on for {len(text) - LARGEST_FILE} more characters, left out here]"

@@ -15,7 +15,7 @@ import msgspec
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.named_files import FilePlace
 from ...actors.io.settings import load_settings
-from ...actors.work.roles.files import FILES, find, locate, save
+from ...actors.work.roles import FILES, find, locate, save
 from ...protocol.errors import CallboardError, Conflict, InvalidFile, UsageError
 from ...protocol.problems import errors_in
 from ...protocol.role import Role, RoleFile

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from ...actors.io.directories import config_dir as configured
-from ...actors.work.skills.discovery import FoundSkill, FoundSkills
-from ...actors.work.skills.tool import skill_text
-from ...actors.work.trust.trusted_files import Trusted, offers, workspace_of
+from ...actors.work.skills import FoundSkill, FoundSkills, skill_text
+from ...actors.work.trust import Trusted, offers, workspace_of
 from ...protocol.errors import Conflict, NotFound, UsageError
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ...protocol.skill import FILE, NAMES, read_skill

@@ -9,10 +9,19 @@ from typing import Any
 
 import msgspec
 
-from ...actors.work.trust.decisions import TrustRecord, as_it_is, forget, keep, record_of
-from ...actors.work.trust.summary import commands_of_hooks, commands_of_servers
-from ...actors.work.trust.trusted_files import TrustComparison, compare_with_trusted
-from ...actors.work.trust.workspace_files import Kind, root_of
+from ...actors.work.trust import (
+    Kind,
+    TrustComparison,
+    TrustRecord,
+    as_it_is,
+    commands_of_hooks,
+    commands_of_servers,
+    compare_with_trusted,
+    forget,
+    keep,
+    record_of,
+    root_of,
+)
 from ...protocol.errors import UsageError
 from ..render.text import columns, counted, safe
 

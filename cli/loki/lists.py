@@ -12,7 +12,7 @@ from ...actors.runs.finding import built_in_agents, own_agents
 from ...actors.runs.sessions.store import SessionStore
 from ...actors.work.macros import FILES as MACROS
 from ...actors.work.models.model_listing import model_names
-from ...actors.work.roles.files import FILES as ROLES
+from ...actors.work.roles import FILES as ROLES
 from ..options import base_names
 
 

@@ -14,7 +14,7 @@ from support.waiting import PATIENCE
 from callboard.actors.work.mcp.client.client import McpClient
 from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
 from callboard.actors.work.mcp.links.link import CallOrigin
-from callboard.actors.work.sandbox.of_run import before_any_run
+from callboard.actors.work.sandbox.run_sandbox import before_any_run
 from callboard.protocol.mcp.config import Server
 from callboard.supervisors import Actor
 

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 import callboard
-from callboard.actors.work.sandbox.current import current
+from callboard.actors.work import trust
+from callboard.actors.work.sandbox.run_sandbox import current
 from callboard.actors.work.tools.builtin import commands, web
 from callboard.actors.work.tools.builtin.commands import ProgramResult
-from callboard.actors.work.trust import decisions
 from callboard.protocol.chat import AssistantTurn, ImagePart, ToolCall, ToolTurn, Turn, UserTurn
 from callboard.protocol.events import ToolFinished
 from callboard.protocol.outcome import Outcome
@@ -95,7 +95,7 @@ class FlowLab:
 
     def trust(self, is_trusted: bool) -> None:
         """Say whether the user trusts the repository."""
-        decisions.keep(decisions.TrustRecord(directory=str(self.repository.root), trusted=is_trusted), os.environ)
+        trust.keep(trust.TrustRecord(directory=str(self.repository.root), trusted=is_trusted), os.environ)
 
     @property
     def mails(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import callboard
-from callboard.actors.work.trust import decisions
+from callboard.actors.work import trust
 from callboard.protocol.outcome import Outcome
 from support.fake_models import FakeModels, Reply
 
@@ -70,7 +70,7 @@ class Repository:
         """Trust the repository as it is."""
         import os
 
-        decisions.keep(decisions.as_it_is(self.root), os.environ)
+        trust.keep(trust.as_it_is(self.root), os.environ)
 
     async def run(self, *replies: Reply | str, target: str = "a", **options: object) -> Outcome:
         """Play the agent with these replies of its model."""

@@ -28,8 +28,8 @@ import msgspec
 from callboard.actors.io.temporary import LazyDirectory, ProcessDirectoryBase
 from callboard.actors.work.sandbox.backends import VARIABLE, backend
 from callboard.actors.work.sandbox.grants import Grants
-from callboard.actors.work.sandbox.of_run import Sandbox
-from callboard.actors.work.sandbox.place import Nature
+from callboard.actors.work.sandbox.policy import Nature
+from callboard.actors.work.sandbox.run_sandbox import Sandbox
 from callboard.protocol.sandbox import UserSandbox
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.process import run_process

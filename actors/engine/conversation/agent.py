@@ -47,18 +47,18 @@ from .play import Conversation, ConversationSetup, RenewedTools
 if TYPE_CHECKING:
     from ...work.agent.children import Children
     from ...work.context import RunContext
-    from ...work.hooks.hooks import Hooks
+    from ...work.hooks import Hooks
     from ...work.knowledge.recipe import Recipe
     from ...work.labels.flow import Flow
     from ...work.mcp.tools.chosen import WantedServers
     from ...work.mcp.tools.tool_list import ConversationTools, OfferedTools
     from ...work.mcp.tools.view import ServersView as ServersTalk
     from ...work.team_messages import TeamPosition
-    from ...work.workspace_policy import AroundCalls
+    from ...work.workspace import AroundCalls
     from .team import TeamRules
 
-HOOKS = (".actors.work.hooks.hooks",)
-AROUND = ".actors.work.workspace_policy"
+HOOKS = (".actors.work.hooks",)
+AROUND = ".actors.work.workspace"
 _SERVERS = (".actors.work.mcp.tools.tool_list", ".actors.work.mcp.pool.servers")
 _SPAWNING = (
     ".actors.work.agent.children",
@@ -245,7 +245,7 @@ class _Agent:
         self._told = told = value(self.me, "workspace", OpeningInstructions, find)
         self._said_about += told.blocks
         if told.skills:
-            from ...work.skills.tool import skill_tool
+            from ...work.skills import skill_tool
 
             self._tools.append(skill_tool(None if workspace is None else workspace.skills, told.skills))
 
@@ -331,7 +331,7 @@ class _Agent:
 
     async def _hooked(self, hooks: Hooks, prompt: Content) -> Content:
         """Return the prompt with the additions of hooks."""
-        from ...work.hooks.hooks import at_beginning
+        from ...work.hooks import at_beginning
 
         model = self.context.model or self._agent.model or ""
         heard = await at_beginning(hooks, self.me, prompt, is_new=not self.history.turns, model=model)
@@ -341,7 +341,7 @@ class _Agent:
 
     async def _ended(self, hooks: Hooks, talk: Conversation) -> Stop:
         """Continue the conversation as long as stop hooks ask for it, and return the final stop reason."""
-        from ...work.hooks.hooks import at_end, over
+        from ...work.hooks import at_end, over
 
         stop: Stop = "done"
         again = 0
@@ -430,7 +430,7 @@ class _Agent:
         )
 
     def _around(self) -> AroundCalls:
-        from ...work.workspace_policy import AroundCalls
+        from ...work.workspace import AroundCalls
 
         return AroundCalls(self.context.workspace, self._told)
 

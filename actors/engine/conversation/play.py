@@ -228,7 +228,7 @@ class Conversation:
         model = self.summarizer or self.request.model
         window = self.context.window(model)
         if self.context.hooks is not None:
-            from ...work.hooks.hooks import before_shortening
+            from ...work.hooks import before_shortening
 
             await before_shortening(self.context.hooks, me)
         request = summary_request(model, work.turns, RECORD if window is None else min(RECORD, 2 * window))

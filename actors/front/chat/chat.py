@@ -204,7 +204,7 @@ class Chat:
     @property
     def model_of_files(self) -> str | None:
         """Model named in the file of the agent or role, which overrides the chat's; None if the file names none."""
-        from ...work.roles.files import find
+        from ...work.roles import find
 
         if self.loop_agent is not None:
             return self.loop_agent.agent.model

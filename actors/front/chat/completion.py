@@ -18,7 +18,7 @@ from ...runs.sessions.disk.layout import scope_of
 from ...work.knowledge import registry
 from ...work.macros import FILES as MACROS
 from ...work.models.model_listing import facts_of, model_names
-from ...work.roles.files import FILES as ROLES
+from ...work.roles import FILES as ROLES
 from .command_line import ALIASES, COMMANDS, ChatCommand
 
 if TYPE_CHECKING:

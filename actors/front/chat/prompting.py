@@ -59,7 +59,7 @@ NAME = "chat"
 
 
 def _role_has_tools(chat: Chat) -> bool:
-    from ...work.roles.files import find
+    from ...work.roles import find
 
     if chat.role is None:
         return False

@@ -42,7 +42,7 @@ from ...work.journal.actor_journal import noted
 from ...work.journal.pending_answers import encode_answer
 from ...work.journal.run_journal import PART
 from ...work.labels.labels import Labels
-from ...work.sandbox.current import current as sandbox
+from ...work.sandbox.run_sandbox import current as sandbox
 from ...work.spending.accounts import NOTHING, Amount
 from ...work.spending.meter import PartUsage
 from ..control.logs.reading import logged

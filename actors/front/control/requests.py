@@ -16,7 +16,7 @@ from ....protocol.requests import Limits, RunRequest
 from ...runs.finding import is_installed
 from ...work.knowledge.registry import is_path
 from ...work.models import weights
-from ...work.roles.files import find
+from ...work.roles import find
 
 if TYPE_CHECKING:
     from ....protocol.role import Role

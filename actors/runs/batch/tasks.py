@@ -233,8 +233,7 @@ class _Reader:
 
     def _sheet(self) -> str:
         from ...work.knowledge.reading.limits import Bounds, CantRead, watch
-        from ...work.knowledge.reading.office.package import Archive
-        from ...work.knowledge.reading.office.sheets import sheets_of
+        from ...work.knowledge.reading.office import Archive, sheets_of
 
         bounds = Bounds()
         try:

@@ -39,7 +39,7 @@ from .reading.read import RawDocument
 from .sources.found import FetchedSource, SourceContext
 from .sources.gather import gather
 from .sources.specs import is_wild, parse
-from .split.split import split
+from .split import split
 
 WHOLE = 100_000
 """Most characters of all attachments that are inserted unchanged: some 25,000 tokens."""

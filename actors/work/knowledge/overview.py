@@ -12,7 +12,7 @@ from ....protocol.knowledge import Unreadable
 from .base.layout import BaseLayout
 from .base.model import GenerationMeta
 from .recipe import Recipe
-from .split.split import OVERLAP
+from .split import OVERLAP
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from .progress import listed, telling
 from .recipe import Recipe
 from .service import Knowledge
 from .sources.found import SourceContext
-from .split.split import OVERLAP
+from .split import OVERLAP
 
 if TYPE_CHECKING:
     from ....supervisors.actor import Actor

@@ -43,7 +43,7 @@ from .recipe import Recipe, encoded
 from .sources.found import Finding, SourceSettings
 from .sources.gather import gather
 from .sources.specs import parse
-from .split.split import split
+from .split import split
 
 if TYPE_CHECKING:
     from ....protocol.chat import TokenUsage
@@ -183,7 +183,7 @@ class Knowledge:
         """Return whether the first build imports a file of Loki's."""
         if recipe.upstream is None or not recipe.upstream.is_file():
             return False
-        from .loki_file import is_loki_file
+        from .loki_import import is_loki_file
 
         return await trio.to_thread.run_sync(is_loki_file, recipe.upstream)
 
@@ -411,7 +411,7 @@ async def _filled(recipe: Recipe) -> Recipe:
     """Return the recipe with unset fields filled from Loki's file, if there is one, except the model."""
     if recipe.upstream is None or not recipe.upstream.is_file():
         return recipe
-    from .loki_file import read_head
+    from .loki_import import read_head
 
     head = await trio.to_thread.run_sync(read_head, recipe.upstream)
     return recipe if head is None else head.filling(recipe)

@@ -21,8 +21,7 @@ from ....protocol.kernel.questions import Question
 from ...io.imports import imported
 from ..playback import in_the_world
 from ..tools.tool import Arguments, Label, Tool
-from .labels import MOST_WAYS, NOTHING, Labels
-from .path_labels import PathLabels
+from .labels import MOST_WAYS, NOTHING, Labels, PathLabels
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -31,10 +30,9 @@ if TYPE_CHECKING:
 Mode = Literal["off", "warn", "enforce"]
 
 RULES = (
-    ".actors.work.labels.sources",
-    ".actors.work.labels.sinks",
-    ".actors.work.sandbox.holding",
-    ".actors.work.trust.workspace_files",
+    ".actors.work.labels.call_labels",
+    ".actors.work.sandbox.launch",
+    ".actors.work.trust",
 )
 """Modules that are imported in a thread, when a process or a call first needs them."""
 
@@ -86,14 +84,14 @@ class Flow:
 
     def knows(self, recipes: Sequence[Recipe]) -> None:
         """Add the labels of these knowledge bases, whose passages enter the run."""
-        from .sources import of_knowledge
+        from .call_labels import of_knowledge
 
         if recipes:
             self.add(of_knowledge(recipes, self.paths))
 
     def labels_of(self, recipes: Sequence[Recipe]) -> frozenset[Label]:
         """Return the labels of a tool that searches these knowledge bases."""
-        from .sources import of_knowledge
+        from .call_labels import of_knowledge
 
         found = of_knowledge(recipes, self.paths)
         said: dict[Label, tuple[str, ...]] = {"outside": found.untrusted, "private": found.private}
@@ -117,7 +115,7 @@ class Flow:
         """
         if self.knows_history:
             return
-        from .sources import source_of
+        from .call_labels import source_of
 
         calls: dict[str, tuple[str, Arguments]] = {}
         for turn in history:
@@ -146,8 +144,7 @@ class Flow:
         # Children, and functions without declared labels, have no labels of their own and do not send.
         if tool.origin in ("family", "function") and not tool.labels and tool.effect != "send":
             return
-        from .sinks import sends
-        from .sources import source_of
+        from .call_labels import sends, source_of
 
         brings = await source_of(tool, arguments, self.paths)
         if self._meets(brings, "".join(tool.server[:1])) and await sends(tool, arguments, self.paths, self.typed):
@@ -166,7 +163,7 @@ class Flow:
             SendingRefused: the user did not agree, or could not be asked.
         """
         await imported(*RULES)
-        from .sources import exposure_named, of_process
+        from .call_labels import exposure_named, of_process
 
         exposure = await exposure_named(name, self.paths)
         brings = of_process(exposure, what, self.paths)
@@ -190,8 +187,8 @@ class Flow:
     async def heard_of_hooks(self) -> None:
         """Add the labels of text that a hook has printed, which the model reads."""
         await imported(*RULES)
-        from ..hooks.hooks import NAME
-        from .sources import exposure_named, of_process
+        from ..hooks import NAME
+        from .call_labels import exposure_named, of_process
 
         self.add(of_process(await exposure_named(NAME, self.paths), "a hook", self.paths))
 

@@ -23,8 +23,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from .policy import Policy, env_paths, is_below
-from .privileges import KEPT
+from .policy import RETAINED_CAPABILITIES, Policy, env_paths, is_below
 
 RESOLVERS = ("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf", "/run/connman")
 """Targets of `/etc/resolv.conf`, shown to processes that have a network."""
@@ -61,7 +60,7 @@ def options(policy: Policy, *, filter: int, as_root: bool) -> list[str]:
     told += ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try", "--seccomp", str(filter)]
     if as_root:
         told += ["--cap-drop", "ALL"]
-        for name in KEPT:
+        for name in RETAINED_CAPABILITIES:
             told += ["--cap-add", f"CAP_{name}"]
     else:
         told.append("--unshare-user")

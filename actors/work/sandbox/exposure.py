@@ -23,14 +23,14 @@ import msgspec
 import trio
 
 from .backends import backend, is_known
-from .held import on_path, our_programs
 from .hosts import is_unbounded
+from .launch import on_path, our_programs
 from .policy import is_below, real
-from .secret_files import USED_FOR, is_env_file, no_secrets, secret_files
+from .protected_paths import USED_FOR, is_env_file, no_secrets, secret_files
 
 if TYPE_CHECKING:
-    from .of_run import Shared
-    from .place import SandboxPlace
+    from .grants import Grants
+    from .policy import SandboxPlace
 
 Reaches: TypeAlias = Literal["nothing", "listed", "anything"]
 
@@ -49,7 +49,7 @@ SECRET_NAME = re.compile(
     r"\.(netrc|npmrc|pypirc|git-credentials|htpasswd|pgpass|dockercfg)",
     re.IGNORECASE,
 )
-"""Names of files that hold keys, passwords, or tokens, in addition to files of variables (`secret_files.is_env_file`).
+"""Names of files that hold keys, passwords, or tokens, in addition to files of variables (`is_env_file`).
 """
 
 SECRET_DIRECTORIES = frozenset((".ssh", ".gnupg", ".aws", ".kube", ".azure", "secrets", ".secrets", "private_keys"))
@@ -88,22 +88,28 @@ UNBOUNDED = Exposure(reads="every file of yours", reaches="anything")
 
 
 async def exposure_of(
-    place: SandboxPlace, shared: Shared | None, name: str, roots: Sequence[str], *, ours: bool = False
+    place: SandboxPlace,
+    grants: Grants | None,
+    name: str,
+    roots: Sequence[str],
+    known: dict[tuple[object, ...], tuple[float, str]],
+    *,
+    ours: bool = False,
 ) -> Exposure:
     """Return the exposure of processes with these sandbox rules.
 
     Args:
-        shared: shared state of the run; None for an MCP server, whose list of hosts can't be extended at run time.
+        grants: grants of the run; None for an MCP server, whose list of hosts can't be extended at run time.
         name: name of the tool, the script, or the server.
         roots: the directories of the workspace, without links.
+        known: earlier results of the run, to which this one is added: until when each is used, and the private path.
         ours: the program comes with Callboard, and may reach any host.
     """
     way = backend() if is_known() else await trio.to_thread.run_sync(backend)
     # without a backend the user may allow a start without a sandbox
     if place.profile in ("open", "off") or way.kind == "none":
         return UNBOUNDED
-    reaches = _reaches(place, shared, name, has_lists=way.kind == "bubblewrap", ours=ours)
-    known = {} if shared is None else shared.exposed
+    reaches = _reaches(place, grants, name, has_lists=way.kind == "bubblewrap", ours=ours)
     key = (place.rules.hide, place.rules.show, place.rules.write, way.kind, tuple(roots))
     until, reads = known.get(key, (0.0, ""))
     if time.monotonic() >= until:
@@ -113,17 +119,17 @@ async def exposure_of(
     return Exposure(reads=reads, reaches=reaches)
 
 
-def _reaches(place: SandboxPlace, shared: Shared | None, name: str, *, has_lists: bool, ours: bool) -> Reaches:
+def _reaches(place: SandboxPlace, grants: Grants | None, name: str, *, has_lists: bool, ours: bool) -> Reaches:
     network = place.network
     if network == "on" or (ours and isinstance(network, tuple)):
         return "anything"
-    if shared is not None and shared.grants.is_unbounded(name):
+    if grants is not None and grants.is_unbounded(name):
         return "anything"
     if not isinstance(network, tuple):
         return "nothing"
     if is_unbounded(network):
         return "anything"
-    if shared is None and not network:
+    if grants is None and not network:
         return "nothing"
     return "listed" if has_lists else "nothing"
 

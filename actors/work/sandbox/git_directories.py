@@ -4,7 +4,7 @@ Problem: a later `git status` outside of the sandbox executes commands from a gi
 filters. `commondir` and `config.worktree` refer to further configuration. A list of such names is no boundary, because
 missing files can be created and git learns new names. So the whole directory is read-only, with these exceptions:
 
-- `objects`, `refs`, and `logs` are mounted again, writable (`GitDirectory.writable`).
+- `objects`, `refs`, and `logs` are mounted again, writable (`policy.GitDirectory.writable`).
 - Git replaces files at the top (`index`, `HEAD`, ...) by a lock file and a rename. They can't be mounted one by one: a
   mount can't be renamed over, and the lock file is created in the directory. The broker (`syscall_broker`) creates,
   renames, and removes files of these names for the process, and of no others.
@@ -33,7 +33,7 @@ from pathlib import Path
 import msgspec
 
 from ....supervisors.syscall_broker import gitlinks
-from .policy import is_below
+from .policy import GitDirectory, is_below
 
 TREES = ("objects", "refs", "logs", "reftable")
 """Directories in which git stores data and from which it reads no commands."""
@@ -89,28 +89,6 @@ _INDEXES: dict[str, tuple[tuple[int, int, int] | None, frozenset[bytes]]] = {}
 _POINTER = re.compile(rb"gitdir: ([^\n\0]+)\n?")
 _WORKTREE = re.compile(rb"^\s*worktree\s*=\s*\"?([^\"\n]+)\"?\s*$", re.MULTILINE)
 _LONGEST = 64 * 1024
-
-
-class GitDirectory(msgspec.Struct, frozen=True, kw_only=True):
-    """Git directory that is read-only for a process, with these exceptions.
-
-    Attributes:
-        path: the directory, without links.
-        writable: directories in it that are mounted writable.
-        names: files at its top that the broker changes; `*` at the beginning or the end matches any text.
-        heads: files at its top that the broker replaces, but does not remove.
-        trees: directories in it in which the broker changes everything.
-        nurseries: directories in it in which the broker creates new directories, and changes those.
-        object_name: length of an object name in bytes.
-    """
-
-    path: str
-    writable: tuple[str, ...] = ()
-    names: tuple[str, ...] = NAMES
-    heads: tuple[str, ...] = HEADS
-    trees: tuple[str, ...] = STATES
-    nurseries: tuple[str, ...] = ()
-    object_name: int = SHA1
 
 
 class GitFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,22 +174,30 @@ def _object_name(path: str) -> int:
     return SHA256 if re.search(rb"^\s*objectformat\s*=\s*\"?sha256", text, re.MULTILINE) else SHA1
 
 
+def _protected(
+    path: str, *, trees: tuple[str, ...] = TREES, writable: tuple[str, ...] = (), nurseries: tuple[str, ...] = ()
+) -> GitDirectory:
+    return GitDirectory(
+        path=path,
+        writable=writable,
+        names=NAMES,
+        heads=HEADS,
+        trees=(*STATES, *trees),
+        nurseries=nurseries,
+        object_name=_object_name(path),
+    )
+
+
 def _repository(path: str) -> Iterator[GitDirectory]:
     """Yield a git directory, then the git directories of its linked worktrees and submodules."""
     there = tuple(name for name in TREES if os.path.isdir(f"{path}/{name}"))
     # A missing directory can't be mounted, so the broker creates it and changes its files.
     missing = tuple(name for name in TREES if name not in there)
     writable = tuple(f"{path}/{name}" for name in there)
-    yield GitDirectory(
-        path=path,
-        writable=writable,
-        trees=(*STATES, *missing),
-        nurseries=(LINKED,),
-        object_name=_object_name(path),
-    )
+    yield _protected(path, trees=missing, writable=writable, nurseries=(LINKED,))
     for name in _listed(f"{path}/{LINKED}"):
         linked = f"{path}/{LINKED}/{name}"
-        yield GitDirectory(path=linked, trees=(*STATES, *TREES), object_name=_object_name(linked))
+        yield _protected(linked)
     yield from _modules(f"{path}/modules")
 
 
@@ -225,9 +211,7 @@ def _modules(path: str) -> Iterator[GitDirectory]:
             if is_git_directory(below):
                 left -= 1
                 # Without mounts: a repository may have hundreds of submodules, and every process pays for each mount.
-                yield GitDirectory(
-                    path=below, trees=(*STATES, *TREES), nurseries=(LINKED,), object_name=_object_name(below)
-                )
+                yield _protected(below, nurseries=(LINKED,))
                 waiting.append(f"{below}/modules")
             else:
                 waiting.append(below)
@@ -241,12 +225,12 @@ def _pointed_at(pointer: str, writes: Sequence[str]) -> Iterable[GitDirectory]:
     if not is_ours and not _names_in_return(target, os.path.dirname(pointer)):
         return []
     common = _common(target)
-    own = GitDirectory(path=target, trees=(*STATES, *TREES), object_name=_object_name(target))
+    own = _protected(target)
     if common == target:
         return _repository(target) if is_ours else [own]
     if any(is_below(common, each) for each in writes):
         return [*_repository(common), own]
-    return [own, GitDirectory(path=common, names=SHARED_NAMES, heads=(), trees=TREES)]
+    return [own, GitDirectory(path=common, names=SHARED_NAMES, heads=(), trees=TREES, object_name=SHA1)]
 
 
 def _target(pointer: str) -> str:

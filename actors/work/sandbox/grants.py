@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, final
 
 import msgspec
 import trio
@@ -30,7 +30,7 @@ from .hosts import WEB, host_and_port, matches_host, named, split_host
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .proxy import ProxyClient
+    from ..call_clock import Clock
 
 OPTIONS = ("yes", "run", "always", "no")
 RULE = "`yes` this once, `run` for the rest of the run, `always` in this directory for good; any other answer is a no"
@@ -62,6 +62,26 @@ class Who(msgspec.Struct, frozen=True):
 
     name: str
     sum: str = ""
+
+
+@final
+class ProxyClient:
+    """Process that connects to the proxy.
+
+    Attributes:
+        who: program that the process executes.
+        once: hosts that the user has allowed for this process.
+        refused: hosts that it was refused, with the reasons.
+        url: URL of the proxy with this process's password.
+        clock: clock of the call that the process works for; it pauses while the user is asked.
+    """
+
+    def __init__(self, who: Who, url: str, clock: Clock | None) -> None:
+        self.who = who
+        self.url = url
+        self.clock = clock
+        self.once: set[str] = set()
+        self.refused: dict[str, str] = {}
 
 
 class HostRules(Protocol):

@@ -1,5 +1,5 @@
 """Helper that runs in a new network namespace without callboard: opens a socket there and sends it out. See
-`namespace`."""
+`egress`."""
 
 import os
 import socket

@@ -29,9 +29,8 @@ from ....supervisors.process import run_process
 from ...io.temporary import LazyDirectory, ProcessDirectoryBase
 from .backends import VARIABLE, Backend, backend
 from .grants import Grants
-from .of_run import Sandbox
-from .place import Nature
-from .privileges import KEPT
+from .policy import RETAINED_CAPABILITIES, Nature
+from .run_sandbox import Sandbox
 
 SECRET = "a-secret-of-the-probe"  # noqa: S105 - created for the probes
 PROFILE: Profile = "workspace"
@@ -228,7 +227,7 @@ async def _probed(way: Backend, made: Mapping[str, str]) -> list[Finding]:
         temporary=LazyDirectory("run-probes", lambda: [ProcessDirectoryBase(base / "temporary")]),
         grants=Grants(None, None),
     )
-    allowed = sum(1 << number for number in KEPT.values())
+    allowed = sum(1 << number for number in RETAINED_CAPABILITIES.values())
     code = [probe.code for probe in PROBES]
     argv = [sys.executable, "-I", "-S", "-c", RUNNER, *map(_json, (made, code)), str(allowed)]
     lines: list[str] = []

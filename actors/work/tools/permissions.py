@@ -50,7 +50,7 @@ from ....protocol.permissions import PermissionRule, Verdict, denies
 from ....protocol.permissions import Permissions as Rules
 from .. import playback as play
 from ..journal.actor_journal import scope_of as current_scope
-from ..sandbox.current import current as current_sandbox
+from ..sandbox.run_sandbox import current as current_sandbox
 from .rules import (
     HOST,
     Bar,
@@ -267,7 +267,7 @@ class Permissions:
             diff = "" if tool.preview is None else await tool.preview(arguments, _asked_about(access))
             said, _ = await self._ask_person(me, tool, arguments, own, access.leads, diff, guard)
             if said.lower() not in ("yes", "y"):
-                from ..sandbox.unchangeable import refused
+                from ..sandbox.protected_paths import refused
 
                 raise refused(tool.name)
             return _asked_about(access)
@@ -322,7 +322,7 @@ class Permissions:
         sandbox = current_sandbox.get()
         if tool.name not in READERS or sandbox is None or sandbox.profile in ("open", "off"):
             return access
-        from ..sandbox.secret_files import ENV_PATHS
+        from ..sandbox.protected_paths import ENV_PATHS
 
         bar = Bar(frozenset(("ask",)), PathRule((("ask", ENV_PATHS),)))
         return msgspec.structs.replace(access, bars=(*access.bars, bar))
@@ -396,7 +396,7 @@ class Permissions:
             answer = await me.ask_person(question)
         except NobodyToAsk:
             if guard:
-                from ..sandbox.unchangeable import nobody_to_ask
+                from ..sandbox.protected_paths import nobody_to_ask
 
                 raise nobody_to_ask(tool.name, guard) from None
             why = f"; {reason}" if reason else ""

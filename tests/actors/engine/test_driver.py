@@ -182,7 +182,7 @@ async def test_work_that_is_cancelled_from_outside_is_told_and_events_about_it_b
         await trio.sleep_forever()
 
     text = await played([job(1)], then, forever, on_event=events.append, while_it_runs=cancel)
-    assert re.fullmatch(says("work.remote_child.error_in"), text)
+    assert re.fullmatch(says("work.transcript.error_in"), text)
     assert [event.actor for event in events if event.kind == "node.skipped"] == ["/play/job1"]
 
 

@@ -99,7 +99,7 @@ async def _answer(me: Actor, job: NodeJob, system: str, prompt: str, schema: dic
     told, own = _opening_instructions(me, job), job.plan.tools.get(node.id, ())
     system = _saying(system, told.blocks)
     if told.skills:
-        from ....work.skills.tool import skill_tool
+        from ....work.skills import skill_tool
 
         own = (*own, skill_tool(None if job.context.workspace is None else job.context.workspace.skills, told.skills))
     wanted = job.plan.servers.get(node.id)
@@ -209,7 +209,7 @@ async def _talk(
 
 
 def _around(job: NodeJob, told: OpeningInstructions) -> Around:
-    from ....work.workspace_policy import AroundCalls
+    from ....work.workspace import AroundCalls
 
     return AroundCalls(job.context.workspace, told)
 

@@ -18,8 +18,8 @@ from .....protocol.messages import MapBegun, MapEnded, NodeLeft
 from .....protocol.place import Branch, needs_of
 from .....supervisors import Actor
 from ....work.context import SeparatePart
-from ....work.remote_child import error_in, restored, take_over
 from ....work.spending.accounts import as_failure
+from ....work.transcript import error_in, restored, take_over
 from ...driver import drive
 from ..map_decider import MapDecider
 from ..plan import GraphPlan, NodeJob, NodeResult

@@ -34,15 +34,15 @@ from ....work.call_clock import Clock
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.unknown_outcome import Skipped, may_run
 from ....work.library import PROMPT_UTILS
-from ....work.sandbox import current as sandbox
-from ....work.sandbox.place import Beyond
+from ....work.sandbox import run_sandbox as sandbox
+from ....work.sandbox.policy import Beyond
 from ..plan import NodeJob, NodeResult
 from ..templates import render
 
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Completed
-    from ....work.sandbox.held import HeldProcess
+    from ....work.sandbox.launch import HeldProcess
 
 T = TypeVar("T")
 

@@ -40,12 +40,11 @@ from .....protocol.workflow.agents import Skills as Allowed
 from ....io import temporary
 from ....work.models.codec import file_as_text
 from ....work.opening_instructions import ListedSkill, OpeningInstructions
-from ....work.skills.discovery import NEAR, FoundSkill, FoundSkills
-from ....work.skills.tool import block, skill_tool
+from ....work.skills import NEAR, FoundSkill, FoundSkills, block, skill_tool
 from ....work.tools.files.runner_protocol import Host
 from ....work.tools.registry import ToolOptions, ToolRegistry, read_tool_file
 from ....work.tools.tool import TIMEOUT, Arguments, Json, Tool, ToolSpec, VisibleResult
-from ....work.trust.trusted_files import workspace_of
+from ....work.trust import workspace_of
 from ..search_paths import HOST, function_files, functions_directory, module_name, roots_of
 
 if TYPE_CHECKING:

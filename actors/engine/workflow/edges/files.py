@@ -31,7 +31,7 @@ from ....io.imports import PROCESSES, imported
 from ....io.secret_redaction import hidden_tail
 from ....work.call_clock import Clock
 from ....work.journal.actor_journal import scope_of
-from ....work.sandbox.current import sandboxed
+from ....work.sandbox.run_sandbox import sandboxed
 from ....work.tools.files.call_process import USUAL, Printed, impose
 from ....work.tools.files.environment import inherited
 from ....work.tools.files.runner_protocol import NotUnderstood, answer_to

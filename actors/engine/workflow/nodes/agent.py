@@ -111,7 +111,7 @@ class _Agent:
     def _around(self) -> Around | None:
         if not self._told.skills:
             return None
-        from ....work.workspace_policy import AroundCalls
+        from ....work.workspace import AroundCalls
 
         return AroundCalls(None, self._told)
 

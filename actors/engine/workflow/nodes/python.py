@@ -37,7 +37,7 @@ from ....io.imports import PROCESSES, imported
 from ....work.journal.actor_journal import noted, scope_of
 from ....work.journal.unknown_outcome import once
 from ....work.playback import OutsideEffect, in_the_world, whole
-from ....work.sandbox.current import sandboxed
+from ....work.sandbox.run_sandbox import sandboxed
 from ....work.tools.files.call_process import MIB, CallLimits, Printed, impose, kill, watch
 from ....work.tools.files.environment import inherited
 from ..edges.conditions import CODE_FAILED

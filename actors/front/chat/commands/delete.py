@@ -14,7 +14,7 @@ from .....protocol.problems import did_you_mean
 from ....io.named_files import NamedFiles
 from ....work.knowledge import registry
 from ....work.macros import FILES as MACROS
-from ....work.roles.files import FILES as ROLES
+from ....work.roles import FILES as ROLES
 from ..command_line import ChatLine, command
 
 if TYPE_CHECKING:

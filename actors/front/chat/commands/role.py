@@ -14,7 +14,7 @@ from .....protocol.session_yaml import write_yaml
 from ....io.named_files import is_name
 from ....runs.role_run import without_servers
 from ....runs.sessions.roles import change_role
-from ....work.roles.files import FILES, find, locate, save
+from ....work.roles import FILES, find, locate, save
 from ...control.requests import check_role
 from .. import completion
 from ..chat_storage import ChatStorage, LastPrompt

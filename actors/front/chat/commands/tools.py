@@ -16,13 +16,10 @@ from .....protocol.permissions import PermissionRule, Verdict
 from .....protocol.role import role_of_prompt
 from ....io.secret_redaction import hidden
 from ....runs.target import GraphAgent, LoopAgent, WorkflowAgent
-from ....work.roles.files import find
+from ....work.roles import find
 from ....work.tools.registry import agent_file, read_tool_file
 from ....work.tools.stored_answers import StoredAnswers
-from ....work.trust.decisions import record_of
-from ....work.trust.summary import refuse, rows_of, trust, undecided
-from ....work.trust.trusted_files import offers, workspace_of
-from ....work.trust.workspace_files import root_of
+from ....work.trust import offers, record_of, refuse, root_of, rows_of, trust, undecided, workspace_of
 from ....work.workspace import unused
 from .. import completion
 from ..command_line import ChatLine, command

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from .....protocol.errors import CallboardError, InvalidFile, NotFound, NotKept, UsageError
 from .....protocol.role import Role
 from ....io.named_files import FilePlace
-from ....work.roles.files import FILES, locate, save
+from ....work.roles import FILES, locate, save
 from ...access.scopes import DELETE_ROLE, READ_ROLES, WRITE_ROLE
 from ...control.requests import check_role as check_file
 from ..call import HttpCall, reply, route

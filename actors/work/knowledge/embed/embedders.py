@@ -34,10 +34,9 @@ from ...models.providers import organization
 from ...models.target import ModelAccess, TokenBearer
 from . import local
 from .cache import Cached, EmbeddingCache
-from .codecs import BY_TYPE, COMPATIBLE, EmbeddingCodec, of_azure, sized
+from .codecs import BY_TYPE, COMPATIBLE, EmbeddingCodec, of_azure, of_bedrock, of_vertex, sized
 from .embedder import Embedder
-from .model_client import AccountOf, ModelClient, OnHeaders, OnUsage, Send
-from .remote import Remote
+from .remote import AccountOf, ModelClient, OnHeaders, OnUsage, Remote, Send
 from .rerank import MiniLM, RemoteReranker, Reranker
 
 if TYPE_CHECKING:
@@ -305,12 +304,8 @@ def _codec(access: ModelAccess) -> EmbeddingCodec:
         case "azure-openai":
             return of_azure(azure(access.api_base, access.client))
         case "bedrock":
-            from .clouds import of_bedrock
-
             return of_bedrock(access.name)
         case "vertexai":
-            from .clouds import of_vertex
-
             return of_vertex(access.name)
         case kind:
             return BY_TYPE[kind]

@@ -1,27 +1,344 @@
-"""Embedding over HTTP: texts in batches, several batches at a time, through one `ModelClient`.
+"""Remote embedding models: a client with retries, limits and accounting, and the embedder that sends batches by it.
 
-A text that is too long for a model is truncated, and the caller gets an event; the whole knowledge base must not fail.
-Only the model knows its limit: the number in settings or codec is a first estimate. If the provider still refuses a
-batch, it is halved until a single text remains, which then loses a quarter at a time.
+A request above the provider's rate limit waits, together with all others of the process to that model. This does not
+count as a failed attempt; see `models/limiter`. Requests above the maximum concurrency wait in the same way.
+
+If the spending of a run is limited, each attempt is reserved in its account before it is sent and settled afterwards,
+as chat requests are (`spending/accounts`). Its upper bound is one token per byte. The amount is the provider's figure.
+An estimate is used if the provider reports none, or if the attempt was cut off after it was sent or after its answer
+had begun. A refused attempt costs nothing.
+
+`Remote` embeds texts in batches, several at a time. A text that is too long for a model is truncated, and the caller
+gets an event; the whole knowledge base must not fail. Only the model knows its limit: the number in settings or codec
+is a first estimate. If the provider still refuses a batch, it is halved until a single text remains, which then loses a
+quarter at a time.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import trio
 
+from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
-from .....protocol.events import LlmEmbedding, Warned
-from ...models.call import Emitter
+from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, UsageUpdate, Warned
+from .....supervisors import Retry
+from ...models.allowance import AllowanceRules, Remaining, remaining_in
+from ...models.call import BACKOFF, Emitter, busy, costs_nothing, countable, retried
+from ...models.limiter import Gates, MustWait, too_many
+from ...models.prices.price import Price
+from ...models.request_upper_bound import dearest
+from ...spending.accounts import NOTHING, Amount, Hold, reserve
 from .codecs import Embedded, EmbeddingCodec
 from .embedder import normalised
-from .model_client import ModelClient, Post
 
 if TYPE_CHECKING:
+    from ...spending.accounts import Account
     from .embedder import Vectors
+
+
+T = TypeVar("T")
+
+WITHIN = 300.0
+"""Seconds for the answer to one request. Embedding needs no reasoning, so a slower server is stuck."""
+
+AT_ONCE = 4
+"""Concurrent requests to one model, unless the settings have another number."""
+
+AccountOf = Callable[[Emitter], "Account | None"]
+"""Returns the account of a request, by its caller; None if nothing is limited."""
+
+OnUsage = Callable[[Emitter, str, TokenUsage, float | None], UsageUpdate | None]
+"""Called with the usage of a request, if the provider reports it.
+
+Arguments: the caller, the model id, the tokens, and the cost in USD (None without a price). It may return the run's
+totals, which are emitted as an event. It may raise `BudgetReached`, which is raised to the caller.
+"""
+
+OnHeaders = Callable[[Mapping[bytes, bytes]], None]
+"""Called with the headers of a successful answer."""
+
+Send = Callable[[str, bytes, OnHeaders | None], Awaitable[bytes]]
+"""Sends a request, given by path and body, and returns the answer."""
+
+Connect = Callable[[], AbstractAsyncContextManager[Send]]
+"""Opens a connection for one request; its context value sends the request."""
+
+
+Read = Callable[[bytes], Awaitable[tuple[T, float | None]]]
+"""Decodes an answer. Returns its content and the tokens reported by the provider; None if it reports none."""
+
+
+class Post(msgspec.Struct, frozen=True):
+    """Request ready to be sent.
+
+    Attributes:
+        tells: type of the event that reports the end of the request.
+        texts: number of texts in it.
+        most: upper bound of its tokens, if that is more than its bytes.
+    """
+
+    path: str
+    body: bytes
+    tells: type[LlmEmbedding | LlmRerank]
+    texts: int
+    most: int = 0
+
+
+class ModelClient:
+    """Client of one model.
+
+    Args:
+        model: id of the model.
+        connect: opens the connection of a request.
+        rules: rate limits.
+        price: finds the price of the model.
+        gates: the limiters of the process; without them only `max_concurrency` is enforced.
+        may_wait: returns whether requests of this caller may wait for the limiter.
+        account_of: returns the account of a request.
+        on_usage: called with the usage.
+        file: file in which prices are set, for errors.
+        tries: attempts of one request, including the first.
+        rng: source of the jitter of waits.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        connect: Connect,
+        *,
+        rules: AllowanceRules,
+        price: Price,
+        gates: Gates | None = None,
+        may_wait: Callable[[Emitter], bool] = lambda _: True,
+        account_of: AccountOf = lambda _: None,
+        on_usage: OnUsage | None = None,
+        file: str = "",
+        tries: int = 3,
+        rng: random.Random,
+    ) -> None:
+        self.model = model
+        self._tries = tries
+        self.at_once: int = rules.max_concurrency or AT_ONCE
+        self.rules: AllowanceRules = msgspec.structs.replace(rules, max_concurrency=self.at_once)
+        self._connect = connect
+        self._gates = gates
+        self.may_wait = may_wait
+        self.slots: trio.Semaphore = trio.Semaphore(self.at_once)  # used if there is no limiter
+        self._price = price
+        self._account_of = account_of
+        self._on_usage = on_usage
+        self._file = file
+        self._rng = rng
+
+    async def ask(
+        self,
+        me: Emitter,
+        post: Post,
+        read: Read[T],
+        *,
+        hopeless: Callable[[UpstreamError], bool] = lambda _: False,
+        on_headers: OnHeaders | None = None,
+    ) -> T:
+        """Send a request and return the decoded answer. Transient errors are retried.
+
+        Args:
+            me: receives an event per wait, and one at the end.
+            read: decodes the answer.
+            hopeless: returns whether a retry can't fix an error.
+            on_headers: called with the headers of the answer.
+
+        Raises:
+            CredentialsError, ModelError: the request was refused.
+            Unpriced: the run has a limit in money, and the price of the model is not known.
+            BudgetReached: the run's budget is used up.
+            UpstreamError: all attempts failed.
+        """
+        account = self._account_of(me)
+        if account is not None:
+            await self._price.load()
+            unpriced = account.asks_for_prices and self._price.tariff is None
+            if unpriced and (refused := account.unpriced(self.model, self._file)) is not None:
+                raise refused
+        last: _Request | None = None
+
+        async def once(attempt: int) -> T:
+            nonlocal last
+            request = _Request(self, me, post, attempt, on_headers)
+            hold = None if account is None else await self._reserved(account, me, post)
+            last = request
+            try:
+                found, tokens = await read(await request.answered(self._gates))
+            except BaseException as error:  # including cancellation: the error is inspected only
+                if hold is not None:
+                    self._cut_off(hold, request, error)
+                raise
+            last = None
+            self._count(me, hold, tokens, request)
+            return found
+
+        def on_wait(attempt: int, wait: float, error: ModelError) -> None:
+            me.emit(LlmRetry(model=self.model, attempt=attempt, wait=wait, error=str(error)))
+
+        retry = Retry(
+            most=self._tries,
+            backoff=BACKOFF,
+            retryable=lambda error: isinstance(error, UpstreamError) and error.transient and not hopeless(error),
+        )
+        try:
+            return await retried(once, retry, on_wait=on_wait, rand=self._rng.random)
+        except CallboardError as error:
+            if last is not None and last.began is not None:  # else nothing was sent
+                last.report(error=error)
+            raise
+
+    async def send(self, path: str, body: bytes, on_headers: OnHeaders | None) -> bytes:
+        """Send one request now and return the answer."""
+        async with self._connect() as send:
+            with trio.move_on_after(WITHIN):
+                return await send(path, body, on_headers)
+            raise UpstreamError(f"{self.model} did not answer within {WITHIN:g} s")
+
+    async def _reserved(self, account: Account, me: Emitter, post: Post) -> Hold:
+        def on_wait() -> None:
+            me.emit(LlmWaiting(model=self.model, wait=0.0, reason="budget"))
+
+        most = max(len(post.body), post.most)
+        amount = dearest(most, 0, self._price.tariff) if account.measures else NOTHING
+        return await reserve(account, amount, on_wait, turn=False)
+
+    def _cut_off(self, hold: Hold, request: _Request, error: BaseException) -> None:
+        # Never sent, or refused before a reply: free. Otherwise the provider may charge it, so charge an estimate.
+        if not request.out or (not request.replying and costs_nothing(error)):
+            hold.release()
+        else:
+            self._estimate(hold, request)
+
+    def _estimate(self, hold: Hold, request: _Request) -> None:
+        hold.spend(self._amount(TokenUsage(input_tokens=request.about_tokens())), estimated=True)
+
+    def _amount(self, usage: TokenUsage) -> Amount:
+        return Amount(usage.input_tokens, self._cost(usage) or 0.0)
+
+    def _cost(self, usage: TokenUsage) -> float | None:
+        tariff = self._price.tariff
+        return None if tariff is None else tariff.cost(usage)
+
+    def _count(self, me: Emitter, hold: Hold | None, tokens: float | None, request: _Request) -> None:
+        """Settle the reservation, emit the event of the request, and report the usage if the provider has stated it.
+
+        Raises:
+            BudgetReached: the run's budget is used up.
+        """
+        usage = countable(TokenUsage(input_tokens=int(tokens or 0)))
+        if hold is not None and usage.input_tokens:
+            hold.spend(self._amount(usage))
+        elif hold is not None:
+            self._estimate(hold, request)
+        request.report(usage.input_tokens)
+        if not tokens or self._on_usage is None:
+            return
+        totals = self._on_usage(me, self.model, usage, self._cost(usage))
+        if totals is not None:
+            me.emit(totals)
+
+
+class _Request:
+    """Attempt of a request.
+
+    Attributes:
+        out: the request was sent, and the provider did not refuse it because of its rate limit.
+        replying: a successful answer has begun to arrive.
+        began: time when it was sent; None before.
+    """
+
+    def __init__(
+        self, client: ModelClient, me: Emitter, post: Post, attempt: int, on_headers: OnHeaders | None
+    ) -> None:
+        self._client = client
+        self._me = me
+        self._post = post
+        self._attempt = attempt
+        self._on_headers = on_headers
+        self.began: float | None = None
+        self._remaining: Remaining | None = None
+        self._refusal = ""
+        self.out = self.replying = False
+
+    async def answered(self, gates: Gates | None) -> bytes:
+        """Wait for the limiter, send the request, and return the answer."""
+        if gates is not None:
+            return await self._in_turn(gates)
+        async with self._client.slots:
+            return await self._sent()
+
+    async def _in_turn(self, gates: Gates) -> bytes:
+        gate = await gates.of(self._client.model, self._client.rules)
+        ticket, answer = gates.ticket(), None
+        while answer is None:
+            await gate.admit(ticket, self._me.path, self.about_tokens, self._waits)
+            # Refusals by the rate limit are repeated here, and do not count as attempts of `retried`.
+            refused: UpstreamError | None = None
+            try:
+                answer = await self._sent()
+            except UpstreamError as error:
+                if not too_many(error):
+                    raise
+                refused = error
+            finally:
+                if refused is None:
+                    gate.done(ticket, None if answer is None else self.about_tokens(), self._remaining)
+                else:
+                    gate.refused(ticket, refused.retry_after)
+            if refused is not None:
+                self.out = False
+                self._refusal = str(refused)
+        return answer
+
+    async def _sent(self) -> bytes:
+        self.out = True
+        self.began = trio.current_time()
+        return await self._client.send(self._post.path, self._post.body, self._reads)
+
+    def report(self, tokens: int = 0, error: CallboardError | None = None) -> None:
+        """Emit the event that reports the end of the request."""
+        self._me.emit(
+            self._post.tells(
+                model=self._client.model,
+                texts=self._post.texts,
+                seconds=trio.current_time() - (self.began or 0.0),
+                attempt=self._attempt,
+                input_tokens=tokens,
+                error=None if error is None else str(error),
+                code="" if error is None else error.code,
+            )
+        )
+
+    def about_tokens(self) -> int:
+        """Return an estimate of its tokens."""
+        return len(self._post.body) // 4
+
+    def _reads(self, headers: Mapping[bytes, bytes]) -> None:
+        self.replying = True
+        self._remaining = remaining_in(headers)
+        if self._on_headers is not None:
+            self._on_headers(headers)
+
+    def _waits(self, waiting: MustWait) -> None:
+        about, self._refusal = self._refusal, ""
+        if waiting.why == "concurrency" and not about:
+            return
+        seconds = waiting.seconds or 0.0
+        if not self._client.may_wait(self._me):
+            raise busy(about, self._client.model, seconds)
+        self._me.emit(LlmWaiting(model=self._client.model, wait=seconds, reason=waiting.why, error=about))
+
 
 CHARACTERS = 200_000
 """Most characters of all texts in one request: providers also limit the tokens of a request."""

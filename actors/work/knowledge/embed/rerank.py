@@ -21,9 +21,9 @@ from .....protocol.events import LlmRerank
 from ...models.call import Emitter
 from ...models.codec import read
 from ...models.target import ModelAccess
+from .codecs import invoke
 from .embedder import Embedder
-from .model_client import ModelClient, Post
-from .remote import BYTES_PER_TOKEN, batches, shortened
+from .remote import BYTES_PER_TOKEN, ModelClient, Post, batches, shortened
 
 _BY_TYPE: Mapping[str, tuple[int, Mapping[str, Any]]] = {
     "openai-compatible": (500, {"return_documents": False}),
@@ -47,8 +47,6 @@ class RemoteReranker:
             if "cohere.rerank-" not in access.name:
                 known = "cohere.rerank-v3-5:0"
                 raise Unsupported(f"'{access.name}' puts no texts in order as far as is known; on Bedrock {known} does")
-            from .clouds import invoke
-
             self._path, self._more = invoke(access.name), more
 
     async def rerank(self, me: Emitter, query: str, texts: Sequence[str]) -> list[float]:

@@ -142,21 +142,21 @@ def _page(raw: RawDocument, text: str, bounds: Bounds, look: Callable[[], None])
 
 def _office(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> list[Part]:
     """Convert by the parts in the archive, regardless of the file name."""
-    from .office import sheets, texts
-    from .office.package import Archive, Relations
+    from . import office
+    from .office import Archive, Relations
 
     usual = ("word/document.xml", "ppt/presentation.xml", "xl/workbook.xml")
     archive = Archive(raw.data, bounds, look)
     main = Relations(archive, "").by_type.get("officeDocument", "")
     part = next((name for name in (main, *usual) if name in archive.names), "")
     if part.startswith("word/"):
-        return [(texts.word(archive, part, bounds.text), MARKDOWN, "")]
+        return [(office.word(archive, part, bounds.text), MARKDOWN, "")]
     if part.startswith("ppt/"):
-        return [(texts.slides(archive, part, bounds.text), MARKDOWN, "")]
+        return [(office.slides(archive, part, bounds.text), MARKDOWN, "")]
     if part.startswith("xl/"):
-        return [(text, "csv", name) for name, text in sheets.sheets_of(archive, part, bounds.text)]
+        return [(text, "csv", name) for name, text in office.sheets_of(archive, part, bounds.text)]
     if "content.xml" in archive.names:
-        return [(texts.open_document(archive, bounds.text), MARKDOWN, "")]
+        return [(office.open_document(archive, bounds.text), MARKDOWN, "")]
     raise CantRead("it is an archive, not a document; unpack it, or name a loader for it")
 
 

@@ -77,10 +77,10 @@ async def _findings(context: SourceContext, text: str) -> AsyncGenerator[Finding
     if entries is not None:
         return
     if spec.kind == "crawl" and "recursive_url" not in context.settings.loaders:
-        from . import crawl, github
+        from . import web
 
-        tree = github.tree_of(context, spec)
-        crawled = crawl.crawl(context, spec) if tree is None else github.files(context, spec, tree)
+        tree = web.github_tree(context, spec)
+        crawled = web.crawl(context, spec) if tree is None else web.github_files(context, spec, tree)
         async with aclosing(crawled) as pages:
             async for page in pages:
                 yield page

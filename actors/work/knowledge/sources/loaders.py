@@ -29,7 +29,7 @@ from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
 from .....protocol.references import expanded
 from ....io import temporary
-from ...sandbox.current import sandboxed
+from ...sandbox.run_sandbox import sandboxed
 from ..reading.limits import TOO_MUCH, CantRead
 from ..reading.read import RawDocument
 from .found import Finding, FoundSource, SourceContext, held

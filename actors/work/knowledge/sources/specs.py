@@ -4,7 +4,7 @@ notes.md                  a file
 ./knowledge/              a directory, with everything below it
 docs/*.md                 a glob: `*` and `?` within a name, `**` any number of directories, `{md,txt}` either
 https://example.com/spec  a page
-https://example.com/**    all pages below, by their links; for GitHub, see `github`
+https://example.com/**    all pages below, by their links; for GitHub, see `web`
 git:./project             output of the command `git` of `document_loaders` for `./project`
 """
 

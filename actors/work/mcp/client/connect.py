@@ -37,7 +37,7 @@ from .client import McpClient
 from .handshake import OfferedCapabilities
 
 if TYPE_CHECKING:
-    from ...sandbox.place import SandboxPlace
+    from ...sandbox.policy import SandboxPlace
 
 __all__ = ["OfferedCapabilities", "connect"]
 

@@ -47,7 +47,7 @@ from ....io.atomic_write import write_whole
 from ....io.directories import cache_dir, private_directory, sweep
 
 if TYPE_CHECKING:
-    from ...sandbox.place import SandboxPlace
+    from ...sandbox.policy import SandboxPlace
 
 RENEWED_AFTER = 24 * 3600.0
 """Seconds after which a package without an exact version is looked up again."""
@@ -340,7 +340,7 @@ async def _install(
     home: Path,
     manager: str,
 ) -> Path:
-    from ...sandbox.holding import hold_server
+    from ...sandbox.launch import hold_server
 
     folder, download = home / secrets.token_hex(8), home / "download"
     await trio.to_thread.run_sync(_prepare, home, folder, download)

@@ -45,7 +45,7 @@ from . import texts
 from .link import Json, OutgoingCall, Receiver
 
 if TYPE_CHECKING:
-    from ...sandbox.place import SandboxPlace
+    from ...sandbox.policy import SandboxPlace
 
 OUTBOX = 16 * 1024 * 1024
 """Bytes queued for a server that does not read."""
@@ -104,8 +104,8 @@ async def open_stdio(
     try:
         held = None
         if place is not None:
-            await imported(".actors.work.sandbox.holding")
-            from ...sandbox.holding import hold_server
+            await imported(".actors.work.sandbox.launch")
+            from ...sandbox.launch import hold_server
 
             held = await hold_server(me, place, server.name, server.env, environ, shows=shows)
         process = await start_process(

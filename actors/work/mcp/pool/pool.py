@@ -59,7 +59,7 @@ from ..throttle import Throttle
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
-    from ...sandbox.place import SandboxPlace
+    from ...sandbox.policy import SandboxPlace
     from ..client.client import McpClient
     from ..client.handshake import OfferedCapabilities
 

@@ -52,7 +52,7 @@ from .....supervisors import Actor, Lease, Root
 from .....supervisors.histogram import LatencyHistogram
 from .....supervisors.memory import memory_of
 from ....io.directories import socket_dir
-from ...sandbox.current import sandboxed_server
+from ...sandbox.run_sandbox import sandboxed_server
 from ..auth.access import Accesses
 from ..links.link import CallOrigin, Json
 from .pool import Catalogs, Leases, LiveServer, PoolKey, ServerCatalog, ServerOpener
@@ -60,7 +60,7 @@ from .status import Counters, Inquiry, answer_inquiries, status_of
 
 if TYPE_CHECKING:
     from ....io.vault.vault import Vault
-    from ...sandbox.place import SandboxPlace
+    from ...sandbox.policy import SandboxPlace
     from ..auth.access import ServerAccess
     from ..client.client import McpClient
     from ..client.connect import OfferedCapabilities

@@ -31,8 +31,8 @@ from .....protocol.errors import ProcessError, ToolFailed
 from .....protocol.kernel.text_cuts import after_cut, before_cut
 from ....io.secret_redaction import hidden, hidden_tail
 from ...call_clock import Clock
-from ...sandbox.current import played, sandboxed
-from ...sandbox.place import Beyond
+from ...sandbox.policy import Beyond
+from ...sandbox.run_sandbox import played, sandboxed
 from ..files.call_process import MIB, CallLimits, Printed, ended, impose, kill, watch
 from ..tool import Arguments
 from .allowed_paths import AllowedPaths, Setting, in_thread
@@ -40,7 +40,7 @@ from .allowed_paths import AllowedPaths, Setting, in_thread
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process
-    from ...sandbox.held import HeldProcess
+    from ...sandbox.launch import HeldProcess
 
 HEAD = 48 * 1024
 TAIL = 80 * 1024

@@ -39,8 +39,8 @@ from ....io.secret_redaction import hidden_tail
 from ...call_clock import Clock
 from ...journal.unknown_outcome import call_key
 from ...library import PROMPT_UTILS
-from ...sandbox.current import played, sandboxed
-from ...sandbox.place import WITHIN, Beyond
+from ...sandbox.policy import WITHIN, Beyond
+from ...sandbox.run_sandbox import played, sandboxed
 from ..tool import TIMEOUT, Arguments, Json, Tool, ToolSpec
 from .call_process import (
     MIB,
@@ -63,7 +63,7 @@ from .runner_protocol import AskSocket, Host, handed_over, memory_file, raw_json
 if TYPE_CHECKING:
     from .....supervisors import Actor
     from .....supervisors.process import Process, ProcessEnd
-    from ...sandbox.held import HeldProcess
+    from ...sandbox.launch import HeldProcess
     from ..declare.declaration import Declaration
 
 

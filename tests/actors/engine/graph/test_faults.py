@@ -274,10 +274,10 @@ async def test_a_node_that_is_cancelled_from_outside_goes_where_a_failed_one_goe
     (left,) = [event for event in stage.events if event.kind == "node.exited" and event.data.node == "a"] or [None]
     assert left is not None
     assert left.actor.endswith("/g/a")
-    assert has_message(left.data.error, "work.remote_child.error_in")
+    assert has_message(left.data.error, "work.transcript.error_in")
     if output is None:
         assert outcome.error is not None
-        assert (outcome.error.message, outcome.error.node) == (fragment("work.remote_child.error_in"), "a")
+        assert (outcome.error.message, outcome.error.node) == (fragment("work.transcript.error_in"), "a")
     else:
         assert (outcome.status, outcome.output) == ("done", output)
 

@@ -356,12 +356,12 @@ async def test_a_node_that_is_cancelled_goes_on_with_that_if_its_errors_are_tole
 
 async def test_a_node_that_is_cancelled_fails_the_run_otherwise(house: House) -> None:
     result = await cancelled(house, with_a_person(on_error="fail"))
-    assert has_message(str(result.error), "work.remote_child.error_in")
+    assert has_message(str(result.error), "work.transcript.error_in")
     assert result.error is not None
     assert result.error.node == "A"
     assert result.order == ["A"]
     assert [(data.node, data.error) for data in house.of("node.exited")] == [
-        ("A", fragment("work.remote_child.error_in"))
+        ("A", fragment("work.transcript.error_in"))
     ]
 
 

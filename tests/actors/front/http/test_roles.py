@@ -146,7 +146,7 @@ async def test_what_a_role_makes_of_a_prompt_has_a_bound(house: House) -> None:
     body: dict[str, Any] = {"target": "", "prompt": "x" * 20_000, "role_prompt": "__INPUT__" * 1_000}
     assert has_message(
         (await house.post("/v1/runs", body, 400))["error"]["message"],
-        "work.roles.apply_role.prompt_in_role",
+        "work.roles.prompt_in_role",
         places=1000,
     )
     body |= {"role_prompt": "x" * 1_000_001, "prompt": "hi", "session": made["id"]}

@@ -16,7 +16,7 @@ from support.messages import has_message
 from support.repository import Repository
 
 import callboard
-from callboard.actors.work.hooks.answers import of_command, of_json, together
+from callboard.actors.work.hooks import of_command, of_json, together
 from callboard.protocol.hooks import HookTable, matches, read_hooks
 from callboard.protocol.settings.read import read_settings
 
@@ -88,7 +88,7 @@ async def test_json_changes_the_arguments(house: Repository) -> None:
     answer["hookSpecificOutput"]["updatedInput"] = {"contents": 3}  # type: ignore[dict-item]
     house.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
     await house.run(write("made"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.hooks.Hooks.before.2")
+    assert has_message(house.told, "work.hooks.Hooks.before.2")
 
 
 async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(house: Repository) -> None:
@@ -153,9 +153,9 @@ async def test_hooks_of_one_event_are_asked_at_the_same_time(house: Repository) 
 async def test_an_if_is_compared_with_the_call(house: Repository) -> None:
     house.settings(hooks=hooks("PreToolUse", "exit 2", "Bash", **{"if": "Bash(git *)"}))
     await house.run(run("git status"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.hooks.Hooks.before")
+    assert has_message(house.told, "work.hooks.Hooks.before")
     await house.run(run("echo x; sudo git status"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.hooks.Hooks.before")
+    assert has_message(house.told, "work.hooks.Hooks.before")
     await house.run(run("echo fine 'git x'"), "over", yes=True)
     assert "fine" in house.told
 

@@ -19,12 +19,11 @@ from support.fake_models import FakeModels, Reply
 from support.knowledge_library import hashed
 from support.messages import has_message, says
 
-from callboard.actors.work.knowledge import loki_file
+from callboard.actors.work.knowledge import loki_import
 from callboard.actors.work.knowledge.base.base import KnowledgeBase, changes
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.loki_file import LokiHead, is_loki_file, read_head, read_whole
-from callboard.actors.work.knowledge.loki_import import imported
+from callboard.actors.work.knowledge.loki_import import LokiHead, imported, is_loki_file, read_head, read_whole
 from callboard.actors.work.knowledge.recipe import Recipe, read_recipe
 from callboard.actors.work.knowledge.sources.gather import gather
 from callboard.protocol.errors import ActorFailed, KnowledgeError
@@ -310,26 +309,26 @@ async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(de
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", says("work.knowledge.loki_file._Cursor._enter", _next="a mapping…")),
-        ("- a\n", says("work.knowledge.loki_file._Cursor._enter", _next="a mapping in line 1…")),
-        ("name: a\nnodes: {}\n", says("work.knowledge.loki_file.read_whole")),
-        ("embedding_model: m\nchunk_size: many\nchunk_overlap: 1\n", says("work.knowledge.loki_file._made")),
+        ("", says("work.knowledge.loki_import._Cursor._enter", _next="a mapping…")),
+        ("- a\n", says("work.knowledge.loki_import._Cursor._enter", _next="a mapping in line 1…")),
+        ("name: a\nnodes: {}\n", says("work.knowledge.loki_import.read_whole")),
+        ("embedding_model: m\nchunk_size: many\nchunk_overlap: 1\n", says("work.knowledge.loki_import._made")),
         (
             "embedding_model: &a m\nchunk_size: 1\nchunk_overlap: 1\nother: *a\n",
-            says("work.knowledge.loki_file._Cursor._take", event=" in line 4"),
+            says("work.knowledge.loki_import._Cursor._take", event=" in line 4"),
         ),
         ("embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: &a {}\nvectors: *a\n", "mapping in line 5"),
         (
             "embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: [1]\n",
-            says("work.knowledge.loki_file._Cursor._enter", _next="a mapping in line 4…"),
+            says("work.knowledge.loki_import._Cursor._enter", _next="a mapping in line 4…"),
         ),
         (
             "embedding_model: m\nchunk_size: 1\nchunk_overlap: 1\nfiles: {x: {}}\n",
-            says("work.knowledge.loki_file._number", key="…'x…"),
+            says("work.knowledge.loki_import._number", key="…'x…"),
         ),
         ("embedding_model: m\nfiles:\n  0: {hash: '\n", "can't be read: .* in line 4"),
         ("embedding_model: \x01\n", "can't be read"),
-        ("a: " + "[" * 5000 + "]" * 5000, says("work.knowledge.loki_file.read_whole")),
+        ("a: " + "[" * 5000 + "]" * 5000, says("work.knowledge.loki_import.read_whole")),
     ],
 )
 async def test_a_file_of_another_shape_is_refused_with_its_place(text: str, words: str, desk: Desk) -> None:
@@ -406,10 +405,10 @@ async def test_a_broken_file_has_no_head_and_is_no_reason_to_fail_before_it_is_w
 
 
 async def test_a_file_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loki_file, "MOST", 100_000)
+    monkeypatch.setattr(loki_import, "MOST", 100_000)
     path = tmp_path / "k.yaml"
     path.write_text(Loki({"/a": ["x " * 100_000]}).yaml)
-    with pytest.raises(KnowledgeError, match=says("work.knowledge.loki_file._Bounded.read")):
+    with pytest.raises(KnowledgeError, match=says("work.knowledge.loki_import._Bounded.read")):
         await trio.to_thread.run_sync(read_whole, path)
 
 

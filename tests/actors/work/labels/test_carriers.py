@@ -15,14 +15,12 @@ from support.repository import Repository
 
 import callboard
 from callboard.actors.runs.session_run import say
+from callboard.actors.work.labels.call_labels import source_of
 from callboard.actors.work.labels.flow import Flow
-from callboard.actors.work.labels.labels import Labels
-from callboard.actors.work.labels.path_labels import PathLabels
-from callboard.actors.work.labels.sources import source_of
+from callboard.actors.work.labels.labels import Labels, PathLabels
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.view import ServerView
-from callboard.actors.work.sandbox.grants import Grants, Who
-from callboard.actors.work.sandbox.proxy import ProxyClient
+from callboard.actors.work.sandbox.grants import Grants, ProxyClient, Who
 from callboard.protocol.events import Warned
 from callboard.protocol.mcp.config import Server
 from callboard.protocol.mcp.model import McpTool as ServerTool
@@ -122,7 +120,7 @@ async def test_a_host_that_a_process_reaches_makes_the_run_untrusted(lab: FlowLa
 async def test_only_the_user_says_what_a_server_is(
     lab: FlowLab, labels: tuple[str, ...], expected: tuple[bool, bool, bool]
 ) -> None:
-    from callboard.actors.work.labels.sinks import sends
+    from callboard.actors.work.labels.call_labels import sends
 
     paths = PathLabels(lab.repository.root, os.environ)
     every = itertools.product(

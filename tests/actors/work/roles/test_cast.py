@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.actors.work.roles.apply_role import MOST_EMBEDDED, agent_in_role, examples, prompt_in_role
+from callboard.actors.work.roles import MOST_EMBEDDED, agent_in_role, examples, prompt_in_role
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import AssistantTurn, UserTurn
 from callboard.protocol.errors import UsageError

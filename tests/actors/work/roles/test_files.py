@@ -10,7 +10,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.io.named_files import MOST_BYTES, is_name
-from callboard.actors.work.roles.files import FILES, find, locate, save
+from callboard.actors.work.roles import FILES, find, locate, save
 from callboard.protocol.errors import Conflict, InvalidFile, NotFound, NotKept, UsageError
 
 BUILT_IN = [

@@ -19,7 +19,7 @@ from support.sandbox_surroundings import BACKENDS, need
 from support.scripted_server import scripted_server
 
 import callboard
-from callboard.actors.work.sandbox.refused import missed_network, refused_paths
+from callboard.actors.work.sandbox.launch import missed_network, refused_paths
 from callboard.actors.work.sandbox.variables import withheld
 
 TOOL = """#!/usr/bin/env bash
@@ -98,9 +98,11 @@ async def test_a_secret_that_a_tools_file_names_is_asked_about(
     said = await told(house, Reply(calls=[("show", {})]), person=() if answer is None else (answer,))
     assert shows in said[0]
     if answer is None:
-        assert has_message(said[0], "work.sandbox.held.HeldProcess.afterwards", name="WEATHER_API_KEY")
+        assert has_message(said[0], "work.sandbox.launch.HeldProcess.afterwards", name="WEATHER_API_KEY")
     else:
-        assert re.fullmatch(says("work.sandbox.holding._secrets", name="show", variable="WEATHER_API_KEY"), said[1])
+        assert re.fullmatch(
+            says("work.sandbox.launch.Launcher._secrets", name="show", variable="WEATHER_API_KEY"), said[1]
+        )
     house.settings(sandbox={"env": ["WEATHER_*"]})
     assert "key=hot" in (await told(house, Reply(calls=[("show", {})]), sandbox=None))[0]
 
@@ -189,7 +191,7 @@ async def test_where_hosts_can_t_be_told_apart_a_person_is_asked_about_the_netwo
         calls=[("execute_command", {"command": f'python3 -c "{connect}" || echo could not resolve; false'})]
     )
     said = await told(repository, command, person=("no",))
-    assert has_message(said[0], "work.sandbox.held.HeldProcess.afterwards.6")
+    assert has_message(said[0], "work.sandbox.launch.HeldProcess.afterwards.6")
     assert said[1].startswith("Let execute_command use the network?")
     said = await told(repository, command, person=("yes",))
     assert "Connection refused" in said[0]
@@ -206,7 +208,7 @@ async def test_without_any_backend_a_person_is_asked_each_time(
     assert len(said) == 4
     assert said[2].startswith("Start execute_command without a sandbox?\nit would have to be held")
     (said_alone,) = await told(repository, command)
-    assert has_message(said_alone, "work.sandbox.holding._without.2")
+    assert has_message(said_alone, "work.sandbox.launch.Launcher._without.2")
 
 
 async def test_the_variable_says_it_for_all_runs(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

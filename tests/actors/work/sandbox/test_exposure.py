@@ -10,7 +10,7 @@ import pytest
 from callboard.actors.work.sandbox import backends, exposure
 from callboard.actors.work.sandbox.exposure import UNBOUNDED, Exposure
 from callboard.actors.work.sandbox.grants import REACH, Grants, Who
-from callboard.actors.work.sandbox.of_run import Sandbox, rules_of
+from callboard.actors.work.sandbox.run_sandbox import Sandbox, rules_of
 from callboard.protocol.sandbox import SandboxRules, UserSandbox
 
 

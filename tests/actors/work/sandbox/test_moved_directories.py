@@ -89,7 +89,7 @@ async def test_a_file_of_variables_stays_hidden(
 ) -> None:
     need("bubblewrap", monkeypatch)
     # A result that is used again for ever: only the look at what was found notices a move.
-    monkeypatch.setattr("callboard.actors.work.sandbox.secret_files.USED_FOR", 1e9)
+    monkeypatch.setattr("callboard.actors.work.sandbox.protected_paths.USED_FOR", 1e9)
     chance = random.Random(seed)
     with world(tmp_path) as there:
         paths = random_paths(chance, most, chance.choice((".env", "prod.env")))

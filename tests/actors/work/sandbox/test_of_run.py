@@ -17,7 +17,7 @@ from support.scripted_server import scripted_server
 from support.tool_bench import npx_has_tsx
 
 import callboard
-from callboard.actors.work.sandbox.of_run import is_off, rules_of
+from callboard.actors.work.sandbox.run_sandbox import is_off, rules_of
 from callboard.actors.work.sandbox.variables import withheld
 from callboard.protocol.errors import UsageError
 from callboard.protocol.requests import RunRequest
@@ -296,8 +296,8 @@ async def test_where_no_sandbox_can_be_had_nothing_is_started(house: House, monk
     monkeypatch.setenv("CALLBOARD_SANDBOX_BACKEND", "none")
     house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
     told = await house.calls("execute_command", {"command": house.code}, sandbox="workspace")
-    assert has_message(told, "work.sandbox.holding._no_way")
-    assert has_message(told, "work.sandbox.holding._without.2")
+    assert has_message(told, "work.sandbox.launch._no_way")
+    assert has_message(told, "work.sandbox.launch.Launcher._without.2")
     assert not (house.workspace / "inside").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.sandbox_surroundings import BACKENDS, SECRET, need, world
 
-from callboard.actors.work.sandbox.secret_files import env_files
+from callboard.actors.work.sandbox.protected_paths import env_files
 
 NAMES = (".env", ".envrc", ".env.local", ".env.production", ".env_old", "prod.env", "a.b.env", ".env.py")
 NONE = (

@@ -11,9 +11,9 @@ from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
 import callboard
-from callboard.actors.work.sandbox.unchangeable import OF_GIT, OF_PROGRAMS, OF_SECRETS, why_unchangeable
+from callboard.actors.work.sandbox.protected_paths import OF_GIT, OF_PROGRAMS, OF_SECRETS, why_unchangeable
 
-NOBODY = "work.sandbox.unchangeable.nobody_to_ask"
+NOBODY = "work.sandbox.protected_paths.nobody_to_ask"
 
 AGENT = "name: a\nglobal_tools: [fs_write, fs_patch, fs_mkdir, fs_rm]\n"
 

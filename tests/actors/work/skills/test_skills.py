@@ -12,8 +12,7 @@ from support.messages import has_message
 from support.repository import Repository
 
 from callboard.actors.work.opening_instructions import ListedSkill
-from callboard.actors.work.skills.allowed_tools import narrowed, rules
-from callboard.actors.work.skills.discovery import FoundSkills
+from callboard.actors.work.skills import FoundSkills, narrowed, rules
 from callboard.protocol.chat import AssistantTurn, ToolCall, ToolTurn, UserTurn
 from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.skill import read_skill

@@ -12,9 +12,15 @@ from support.fake_models import Reply
 from support.repository import Repository
 from support.scripted_server import scripted_server
 
-from callboard.actors.work.trust import decisions
-from callboard.actors.work.trust.trusted_files import compare_with_trusted, workspace_of
-from callboard.actors.work.trust.workspace_files import imported_in, levels, read_inside, root_of
+from callboard.actors.work import trust
+from callboard.actors.work.trust import (
+    compare_with_trusted,
+    imported_in,
+    levels,
+    read_inside,
+    root_of,
+    workspace_of,
+)
 
 SERVER = scripted_server("return 'hello ' + os.environ['WHERE']", greet={})
 
@@ -77,7 +83,7 @@ async def test_a_new_file_of_a_trusted_directory_does_not_count(repository: Repo
 async def test_a_refused_directory_is_not_mentioned_any_more(repository: Repository) -> None:
     repository.write("AGENTS.md", "Use tabs.")
     repository.agent()
-    decisions.keep(decisions.TrustRecord(directory=str(repository.root), trusted=False), os.environ)
+    trust.keep(trust.TrustRecord(directory=str(repository.root), trusted=False), os.environ)
     await repository.run("hello")
     assert repository.warnings == []
     assert repository.models.requests[-1].system in (None, "")
@@ -92,7 +98,7 @@ async def test_links_out_of_the_workspace_are_no_files_of_it(repository: Reposit
     (repository.root / ".agents/skills").symlink_to(repository.home)
     repository.agent()
     repository.trust()
-    assert "the-secret-key" not in decisions.file_of(repository.root, os.environ).read_text()
+    assert "the-secret-key" not in trust.file_of(repository.root, os.environ).read_text()
     await repository.run("hello")
     assert "the-secret-key" not in str(repository.models.requests[-1].json)
 
@@ -158,14 +164,14 @@ def test_levels_go_up_to_the_root_of_the_repository_and_no_further(tmp_path: Pat
 async def test_a_record_that_is_broken_or_of_another_directory_trusts_nothing(repository: Repository) -> None:
     repository.write("AGENTS.md", "x")
     repository.trust()
-    file = decisions.file_of(repository.root, os.environ)
+    file = trust.file_of(repository.root, os.environ)
     assert file.stat().st_mode & 0o077 == 0
     file.write_text(file.read_text().replace(str(repository.root), "/elsewhere"))
     found = workspace_of(repository.root, os.environ)
     assert found is not None
     assert not found.is_trusted
     file.write_text("{")
-    assert decisions.record_of(repository.root, os.environ) is None
+    assert trust.record_of(repository.root, os.environ) is None
 
 
 def test_paths_behind_an_at_are_imports_and_code_is_code() -> None:

@@ -9,7 +9,7 @@ from support.fake_models import Reply
 from support.messages import has_message
 from support.workflow_agents import Agents
 
-from callboard.actors.work.skills.discovery import FoundSkills
+from callboard.actors.work.skills import FoundSkills
 
 ONE = """
 graph:
@@ -48,8 +48,8 @@ async def test_an_agent_is_told_of_its_skills_and_reads_them(agents: Agents, ski
     told = second.results
     assert told[0].endswith("\n\nHow to do baking.")
     assert told[1] == "hot"
-    assert has_message(told[2], "work.skills.discovery.FoundSkills.file", path="../secret.txt", name="baking")
-    assert has_message(told[3], "work.skills.discovery.FoundSkills.file.2", path="nothing")
+    assert has_message(told[2], "work.skills.FoundSkills.file", path="../secret.txt", name="baking")
+    assert has_message(told[3], "work.skills.FoundSkills.file.2", path="nothing")
     assert "invalid arguments" in told[4]
 
 

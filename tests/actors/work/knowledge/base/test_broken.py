@@ -239,7 +239,7 @@ async def test_a_full_disk_is_told_and_the_build_goes_on_when_there_is_room(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("callboard.actors.work.knowledge.base.unfinished_generation.sync_all", full)
+        patch.setattr("callboard.actors.work.knowledge.base.build.sync_all", full)
         with pytest.raises(KnowledgeError, match=says("work.knowledge.base.layout.knowledge_errors")):
             await library.build()
     assert len(library.embedder.texts) == 8
@@ -283,7 +283,7 @@ async def test_an_engine_that_does_not_say_why_it_could_not_write(
         raise RuntimeError("Failed to serialize into stream")  # what usearch says on a full disk
 
     library.holds(a="one")
-    monkeypatch.setattr("callboard.actors.work.knowledge.base.unfinished_generation.sync_all", failed)
+    monkeypatch.setattr("callboard.actors.work.knowledge.base.build.sync_all", failed)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     with pytest.raises(KnowledgeError, match=told):
         await library.build()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.work.knowledge.base.generation import WORDS_WEIGHT, by_ranks, candidates, weighted, words_weight
+from callboard.actors.work.knowledge.base.base import WORDS_WEIGHT, by_ranks, candidates, weighted, words_weight
 
 SCORES = st.dictionaries(st.integers(0, 50), st.floats(-1, 1), max_size=20)
 RANKING = st.lists(st.integers(0, 50), max_size=20, unique=True)

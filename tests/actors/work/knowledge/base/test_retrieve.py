@@ -17,8 +17,7 @@ import trio.testing
 from support.knowledge_library import Library, hashed
 from support.messages import says
 
-from callboard.actors.work.knowledge.base.base import KnowledgeBase
-from callboard.actors.work.knowledge.base.generation import Fusion
+from callboard.actors.work.knowledge.base.base import Fusion, KnowledgeBase
 from callboard.actors.work.knowledge.base.model import BaseSettings
 from callboard.protocol.errors import KnowledgeError
 from callboard.supervisors import Actor
@@ -127,7 +126,7 @@ async def test_strange_queries_find_what_they_find(base: KnowledgeBase, query: s
 async def test_a_vector_of_another_model_is_refused(base: KnowledgeBase) -> None:
     with pytest.raises(
         KnowledgeError,
-        match=says("work.knowledge.base.generation.Generation._direction", dimension=64, model="hash", size=3),
+        match=says("work.knowledge.base.base.Generation._direction", dimension=64, model="hash", size=3),
     ):
         await base.retrieve("x", np.ones(3, dtype=np.float32))
 

@@ -12,7 +12,7 @@ from callboard.actors.work.knowledge.base.base import KnowledgeBase
 from callboard.actors.work.knowledge.base.build import build
 from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.sources.gather import gather
-from callboard.actors.work.knowledge.split.split import split
+from callboard.actors.work.knowledge.split import split
 
 HANDBOOK = """\
 # Handbook

@@ -11,7 +11,7 @@ from support.fake_models import FakeModels, Reply, Request
 from support.model_events import Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.embed.model_client import OnUsage
+from callboard.actors.work.knowledge.embed.remote import OnUsage
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 
 

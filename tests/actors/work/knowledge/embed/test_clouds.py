@@ -205,6 +205,6 @@ async def test_other_models_of_bedrock_make_no_vectors(fake_model: FakeModels) -
     client = on_bedrock(fake_model, api_key="k", models=(ModelSettings(name="m", type="embedding"),))
     async with embedding(client) as embedders:
         with pytest.raises(
-            Unsupported, match=says("work.knowledge.embed.clouds.of_bedrock.2", model="m", known="amazon.titan…")
+            Unsupported, match=says("work.knowledge.embed.codecs.of_bedrock.2", model="m", known="amazon.titan…")
         ):
             embedders.of("b:m")

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.work.knowledge.embed.clouds import of_bedrock, of_vertex
-from callboard.actors.work.knowledge.embed.codecs import BY_TYPE, EmbeddingCodec, sized
+from callboard.actors.work.knowledge.embed.codecs import BY_TYPE, EmbeddingCodec, of_bedrock, of_vertex, sized
 from callboard.protocol.errors import ModelError
 
 ROW = [0.5, -1.0, 0.25]

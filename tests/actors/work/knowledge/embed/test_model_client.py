@@ -14,7 +14,7 @@ from support.messages import says
 from support.model_events import Ears, Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
-from callboard.actors.work.knowledge.embed.model_client import WITHIN, ModelClient, Post
+from callboard.actors.work.knowledge.embed.remote import WITHIN, ModelClient, Post
 from callboard.actors.work.models.allowance import AllowanceRules
 from callboard.actors.work.models.limiter import Gates
 from callboard.actors.work.models.prices.price import Price

@@ -132,14 +132,14 @@ async def test_an_open_document_keeps_headings_lists_and_tables(reader: Reader, 
 async def test_a_bomb_is_not_unpacked(reader: Reader, packed: Packed) -> None:
     bomb = packed(word(" " * 20_000_000))
     assert len(bomb) < 100_000
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.package.Archive.pieces", ratio=200)):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.Archive.pieces", ratio=200)):
         await reader(bomb, "a.docx")
 
 
 async def test_many_parts_together_are_bounded_too(reader: Reader, packed: Packed) -> None:
     reader.bounds = Bounds(unpacked=300_000)
     noise = random.Random(5).randbytes(100_000).hex()
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.package.Archive.pieces.2")):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.Archive.pieces.2")):
         await reader(packed(word(paragraph(noise), **{"word/footnotes.xml": f"<x>{noise}</x>"})), "a.docx")
 
 
@@ -155,13 +155,13 @@ async def test_a_size_that_is_a_lie_is_no_help(reader: Reader, packed: Packed) -
 
 async def test_an_archive_of_many_parts_is_not_opened(reader: Reader, packed: Packed) -> None:
     reader.bounds = Bounds(entries=50)
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.package.Archive.__init__", entries=50)):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.Archive.__init__", entries=50)):
         await reader(packed({f"{number}": "" for number in range(51)}), "a.docx")
 
 
 async def test_entities_are_refused(reader: Reader, packed: Packed) -> None:
     laughs = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><x>&b;</x>'
-    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.package.stream.refuse")):
+    with pytest.raises(CantRead, match=says("work.knowledge.reading.office.stream.refuse")):
         await reader(packed({"word/document.xml": laughs}), "a.docx")
 
 
@@ -181,9 +181,9 @@ async def test_a_cell_that_is_repeated_for_ever_is_bounded(reader: Reader, packe
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"PK\x03\x04 and nothing more", says("work.knowledge.reading.office.package.Archive.__init__.2")),
+        (b"PK\x03\x04 and nothing more", says("work.knowledge.reading.office.Archive.__init__.2")),
         (b"", says("work.knowledge.reading.read._office")),
-        (b"<w:p><w:t>x</w:p>", says("work.knowledge.reading.office.package.stream")),
+        (b"<w:p><w:t>x</w:p>", says("work.knowledge.reading.office.stream")),
     ],
 )
 async def test_what_is_broken_is_told(reader: Reader, packed: Packed, data: bytes, why: str) -> None:
@@ -205,7 +205,7 @@ async def test_bits_turned_over_are_one_clear_error(reader: Reader, packed: Pack
 
 
 def test_the_archive_s_errors_are_all_known() -> None:
-    from callboard.actors.work.knowledge.reading.office.package import _BROKEN
+    from callboard.actors.work.knowledge.reading.office import _BROKEN
 
     assert issubclass(zipfile.BadZipFile, _BROKEN)
     assert issubclass(zlib.error, _BROKEN)

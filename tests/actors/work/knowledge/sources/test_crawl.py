@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import fragment, has_message
 
-from callboard.actors.work.knowledge.sources.crawl import ROBOT, robots_in
+from callboard.actors.work.knowledge.sources.web import ROBOT, robots_in
 
 if TYPE_CHECKING:
     from .conftest import Bench, Site
@@ -53,7 +53,7 @@ async def test_robots_txt_is_obeyed(bench: Bench, site: Site) -> None:
         "/secret/a": page(text="secret"),
     }
     assert await bench.names(f"{site.url}/**") == [f"{site.url}/", f"{site.url}/open"]
-    assert has_message(bench.problems[f"{site.url}/secret/a"], "work.knowledge.sources.crawl._Crawl._get")
+    assert has_message(bench.problems[f"{site.url}/secret/a"], "work.knowledge.sources.web._Crawl._get")
     assert not {"/secret/a", "/b.txt"} & set(site.targets)
 
 
@@ -74,7 +74,7 @@ async def test_an_endless_site_ends_at_the_cap_and_says_so(bench: Bench, site: S
     names = await bench.names(f"{site.url}/cal**")
     assert len(names) == 30
     assert len(site.targets) == 31
-    assert bench.problems[f"{site.url}/cal**"].startswith(fragment("work.knowledge.sources.crawl.crawl", pages="…30"))
+    assert bench.problems[f"{site.url}/cal**"].startswith(fragment("work.knowledge.sources.web.crawl", pages="…30"))
 
 
 async def test_depth_is_capped(bench: Bench, site: Site) -> None:

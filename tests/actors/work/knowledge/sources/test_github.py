@@ -69,7 +69,7 @@ async def test_what_can_not_be_listed_is_told(bench: Bench, hub: Site) -> None:
     assert bench.problems == {spec: "GitHub does not list its files: the server answered 404 Said"}
     hub.pages[TREE] = text("no JSON")
     await bench.names(spec)
-    assert has_message(bench.problems[spec], "work.knowledge.sources.github._listing")
+    assert has_message(bench.problems[spec], "work.knowledge.sources.web._listing")
     hub.pages[TREE] = listed("a.py")
     await bench.names(spec)
     assert bench.problems[spec].startswith("there is no documentation")
@@ -83,7 +83,7 @@ async def test_a_list_without_end_is_cut_off_and_told(bench: Bench, hub: Site) -
     assert bench.problems == {spec: "3 files were read, which is the limit; 5 are there"}
     hub.pages[TREE] = listed("a.md", truncated=True)
     assert len(await bench.names(spec)) == 1
-    assert has_message(bench.problems[spec], "work.knowledge.sources.github.files.3")
+    assert has_message(bench.problems[spec], "work.knowledge.sources.web.github_files.3")
 
 
 async def test_a_file_that_is_too_large_is_not_got(bench: Bench, hub: Site) -> None:

@@ -29,7 +29,7 @@ from callboard.actors.work.knowledge.base.model import BuildReport
 from callboard.actors.work.knowledge.reading.limits import MIB
 from callboard.actors.work.knowledge.sources.found import SourceSettings
 from callboard.actors.work.knowledge.sources.gather import gather
-from callboard.actors.work.knowledge.split.split import split
+from callboard.actors.work.knowledge.split import split
 
 if TYPE_CHECKING:
     from callboard.supervisors import Actor
@@ -116,9 +116,7 @@ async def test_a_zip_bomb_is_not_unpacked(beside: Bench) -> None:
     with within(10, 60):
         base = await built(beside, "docs")
     assert set(base.problems) == {"docs/bomb.docx", "docs/bomb.md", "docs/bomb.xlsx"}
-    assert has_message(
-        base.problems["docs/bomb.docx"], "work.knowledge.reading.office.package.Archive.pieces", ratio=200
-    )
+    assert has_message(base.problems["docs/bomb.docx"], "work.knowledge.reading.office.Archive.pieces", ratio=200)
     assert GOOD in await base.find("forty-two")
 
 
@@ -181,7 +179,7 @@ async def test_a_crawl_trap_ends_at_its_bounds(beside: Bench, site: Site) -> Non
         base = await built(beside, f"{site.url}/cal/**", "docs")
     assert len(site.targets) == 21
     assert len(await base.sources()) == 21
-    assert base.problems[f"{site.url}/cal/**"].startswith(fragment("work.knowledge.sources.crawl.crawl", pages="…20"))
+    assert base.problems[f"{site.url}/cal/**"].startswith(fragment("work.knowledge.sources.web.crawl", pages="…20"))
     assert GOOD in await base.find("forty-two")
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from callboard.actors.work.knowledge.split.split import split
+from callboard.actors.work.knowledge.split import split
 from callboard.protocol.knowledge import Chunk, Document
 
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.messages import says
 
-from callboard.actors.work.knowledge.split.cutter import Cutter
-from callboard.actors.work.knowledge.split.split import _pieces, split
+from callboard.actors.work.knowledge.split import Cutter, _pieces, split
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.knowledge import Document
 
@@ -129,9 +128,9 @@ def test_an_empty_document_has_no_chunks() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"size": 0}, says("work.knowledge.split.split.split", size=0)),
-        ({"size": 10, "overlap": 10}, says("work.knowledge.split.split.split.2", size=10, overlap=10)),
-        ({"size": 10, "overlap": -1}, says("work.knowledge.split.split.split.2")),
+        ({"size": 0}, says("work.knowledge.split.split", size=0)),
+        ({"size": 10, "overlap": 10}, says("work.knowledge.split.split.2", size=10, overlap=10)),
+        ({"size": 10, "overlap": -1}, says("work.knowledge.split.split.2")),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(options: dict[str, int], words: str) -> None:

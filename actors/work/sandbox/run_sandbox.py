@@ -1,8 +1,14 @@
-"""Sandbox of a run: the user's rules for the processes that its agents start.
+"""Sandbox of a run: rules for the processes that its agents start, and entry points for code that starts one.
 
-The rules for one tool or server combine the general rules with those under its name (`place`). The processes of a run
-also share one egress, opened when the first of them needs it (`egress`), and the grants of the user. Where no backend
-works, the user is asked about each process that needs a sandbox.
+    held = await sandboxed(me, "fs_tool", writes=[output], shows=[file.parent])
+    process = await start_process(me, argv, confinement=held)
+
+The sandbox is in a context variable (`current`), which is None if the user disables the sandbox. The caller names the
+paths that the process needs by its nature: its result file, or the directory of its program.
+
+The rules for one tool or server combine the general rules with those under its name (`policy.SandboxPlace`). MCP
+servers are shared by runs, so their rules are part of the key that they are shared by. The processes of a run share one
+egress, and the grants of the user. Where no backend works, the user is asked about each process that needs a sandbox.
 """
 
 from __future__ import annotations
@@ -11,30 +17,37 @@ import copy
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import msgspec
-import trio
 
 from ....protocol.sandbox import PROFILES, Network, OwnSandbox, Profile, SandboxRules, UserSandbox
 from ...io.directories import cache_dir
 from ...io.imports import imported
 from .grants import Grants
-from .place import PROGRAMS, Nature, SandboxPlace
+from .policy import PROGRAMS, WITHIN, Beyond, Nature, SandboxPlace
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ...io.temporary import LazyDirectory
-    from .egress import Egress
     from .exposure import Exposure
-    from .held import HeldProcess
-    from .proxy import ProxyClient
+    from .grants import ProxyClient
+    from .launch import HeldProcess, Launcher
 
-HOLDING = ".actors.work.sandbox.holding"
+
+T = TypeVar("T")
+
+MOST_ATTEMPTS = 6
+"""Starts of one process at most; each start after the first follows a grant by the user."""
+
+current: ContextVar[Sandbox | None] = ContextVar("callboard_sandbox", default=None)
+"""Sandbox of the run, for all code that the run executes."""
+
+LAUNCH = ".actors.work.sandbox.launch"
 """Module that is imported when a run starts its first process."""
 
 FETCHES = re.compile(r"(fetch_url|web_search|search)_\w+|get_current_weather")
@@ -118,7 +131,7 @@ class Sandbox:
 
         Args:
             roots: the directories of the workspace, without links.
-            words: words of the server's entry; see `current.sandboxed_server`.
+            words: words of the server's entry; see `sandboxed_server`.
             ours: the program comes with Callboard.
         """
         from .exposure import UNBOUNDED, exposure_of
@@ -126,7 +139,9 @@ class Sandbox:
         place = self.of_server(name, words) if server else self.of_tool(name)
         if place is None:
             return UNBOUNDED
-        return await exposure_of(place, None if server else self._shared, name, roots, ours=ours)
+        if server:
+            return await exposure_of(place, None, name, roots, {}, ours=ours)
+        return await exposure_of(place, self._shared.grants, name, roots, self._shared.exposed, ours=ours)
 
     def approves(self, host: str, port: int) -> bool:
         """Return True if the user has named this host in `network`, or allowed it by a rule."""
@@ -157,7 +172,7 @@ class Sandbox:
         """Return why no process may change a path, in any of its forms; "" if there is no reason, or no sandbox."""
         if self.profile in ("open", "off") and not self._narrowed:
             return ""
-        from .unchangeable import why_unchangeable
+        from .protected_paths import why_unchangeable
 
         shown = [path.replace("~", self._home, 1) if path.startswith("~/") else path for path in self._rules.show]
         return why_unchangeable(
@@ -173,14 +188,14 @@ class Sandbox:
         """Return why no process can read a file, in any form of its path; "" if there is no reason, or no sandbox."""
         if self.profile in ("open", "off") and not self._narrowed:
             return ""
-        from .secret_files import is_env_file
+        from .protected_paths import is_env_file
 
         roots = tuple(os.path.realpath(root) + "/" for root in (self._here, *self._roots))
         # In a workspace only files of variables are secrets, so mostly no file needs to be checked.
         outside = [path for path in paths if is_env_file(os.path.basename(path)) or not path.startswith(roots)]
         if not outside:
             return ""
-        from .unchangeable import why_unreadable
+        from .protected_paths import why_unreadable
 
         shown = [path.replace("~", self._home, 1) if path.startswith("~/") else path for path in self._rules.show]
         return why_unreadable(
@@ -200,10 +215,13 @@ class Sandbox:
         place = self.of_tool(nature.name)
         if place is None:
             return None
-        await imported(HOLDING)
-        from .holding import hold
+        await imported(LAUNCH)
+        from .launch import Launcher
 
-        return await hold(me, place, nature, self._shared, self._admits)
+        shared = self._shared
+        if shared.launcher is None:
+            shared.launcher = Launcher(shared.grants, shared.environ, shared.temporary)
+        return await shared.launcher.hold(me, place, nature, self._admits, top=shared.top or me)
 
     async def _admits(self, me: Actor, client: ProxyClient, host: str, port: int) -> bool:
         place = self.of_tool(client.who.name)
@@ -247,8 +265,8 @@ class Shared:
         grants: grants of the user.
         environ: environment of Callboard.
         temporary: the directory that is their `/tmp`.
-        door: their egress, once a process has needed it; `opening` is held while it is opened.
-        top: the actor that the egress ends with.
+        launcher: makes their confinements; None until the first process.
+        top: the actor that their egress ends with.
         exposed: results of `exposure`, by rules: until when each is used, and the private path.
     """
 
@@ -256,13 +274,9 @@ class Shared:
         self.grants = grants
         self.environ = environ
         self.temporary = temporary
+        self.launcher: Launcher | None = None
         self.top: Actor | None = None
         self.exposed: dict[tuple[object, ...], tuple[float, str]] = {}
-        self.door: Egress | None = None
-
-    @cached_property
-    def opening(self) -> trio.Lock:
-        return trio.Lock()  # 216 bytes that most runs do not need
 
 
 _FILE_URL = re.compile(r"\b(?:file|sqlite(?:\+\w+)?|duckdb)://(?:/(?=/)|(?=/))(?P<path>/[^?#]*)(?:[?#].*)?$")
@@ -273,7 +287,7 @@ def _paths_in(words: Iterable[str], here: str) -> tuple[str, ...]:
     """Return the absolute paths among a server's words, whether or not they exist.
 
     They are part of the key that the server is shared by, so this must not check the files. Otherwise a server that
-    creates its database would get another key, and would be started twice. `held` resolves the paths at each start.
+    creates its database would get another key, and would be started twice. `launch` resolves the paths at each start.
     """
     words = [_FILE_URL.sub(r"\g<path>", word) for word in words]
     paths = ((word, os.path.join(here, os.path.expanduser(word.rpartition("=")[2]))) for word in words)
@@ -340,3 +354,65 @@ def _put_together(all: SandboxRules, own: SandboxRules | None) -> SandboxRules:
         show=(*all.show, *own.show),
         env=(*all.env, *own.env),
     )
+
+
+async def sandboxed(
+    me: Actor,
+    name: str,
+    *,
+    writes: Sequence[str | os.PathLike[str]] = (),
+    shows: Sequence[str | os.PathLike[str]] = (),
+    file: Path | None = None,
+    beyond: Beyond = WITHIN,
+) -> HeldProcess | None:
+    """Return the confinement for a tool's or script's process that `me` is about to start; None without a sandbox.
+
+    Args:
+        writes, shows: paths that the process writes and reads by its nature.
+        file: the program's text, or the directory of its programs, which may name variables that it needs.
+        beyond: grants of the user.
+
+    Raises:
+        ProcessError: the process needs a sandbox, and none works.
+    """
+    sandbox = current.get()
+    if sandbox is None:
+        return None
+    return await sandbox.held(me, Nature(name=name, writes=writes, shows=shows, file=file, beyond=beyond))
+
+
+async def played(
+    me: Actor,
+    attempt: Callable[[Beyond], Awaitable[tuple[T, HeldProcess | None]]],
+    said: Callable[[T], str | None],
+) -> tuple[T, str]:
+    """Run a process, and run it again if only the sandbox made it fail and the user grants more.
+
+    Args:
+        attempt: runs the process once with the given grants; returns its result and its confinement.
+        said: returns the output of a failed process, and None for a successful one.
+
+    Returns:
+        The result of the last attempt, and a note on the sandbox for the model, "" for none.
+    """
+    beyond = WITHIN
+    for _ in range(MOST_ATTEMPTS):
+        result, held = await attempt(beyond)
+        text = said(result)
+        if held is None or text is None:
+            return result, ""
+        more, note = await held.afterwards(me, text)
+        if more is None:
+            return result, note
+        beyond = Beyond(writes=(*beyond.writes, *more.writes), network=beyond.network or more.network)
+    return result, note
+
+
+def sandboxed_server(name: str, words: Sequence[str] = ()) -> SandboxPlace | None:
+    """Return the sandbox rules for the process of the named MCP server; None without a sandbox.
+
+    Args:
+        words: words of its entry in the user's own file; the server may use the paths among them.
+    """
+    sandbox = current.get()
+    return None if sandbox is None else sandbox.of_server(name, words)

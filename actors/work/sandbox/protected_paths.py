@@ -1,13 +1,17 @@
-"""Secret files that no process of an agent can read without the user's permission: keys, tokens, passwords, own
-settings.
+"""Protected paths: files that no process of an agent can read or change without the user's permission.
 
-All hidden files of the home directory (`.*`) count as secrets, except a list of toolchains and caches. Files of
-variables (`.env*`, `*.env`) are searched in the whole working directory; examples (`.env.example`) do not count.
+`secret_files` are keys, tokens, passwords and own settings. All hidden files of the home directory (`.*`) count as
+secrets, except a list of toolchains and caches. Files of variables (`.env*`, `*.env`) are searched in the whole working
+directory; examples (`.env.example`) do not count.
 
 A limit on that search would miss the secrets of exactly the large repositories, and no directory name guarantees that
 there is none in it. So the search has no limit, and its result is reused for a hundred times as long as it took: the
 search takes one per cent of the time at most. 125,000 files take 0.8 s. A file that is created meanwhile is found late,
 as docs/sandbox.md states.
+
+`fs_write` and similar tools run in Callboard, outside of any sandbox. Without `why_unchangeable`, `--yes` would let a
+model use them to write files that the sandbox protects from every process: a git hook, a shell start file, an agent's
+file.
 """
 
 from __future__ import annotations
@@ -18,8 +22,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ....protocol.errors import ToolFailed
 from ...io.directories import config_file, journal_dir, state_dir, user_folder
-from .policy import EnvFile, real
+from .git_directories import is_git_directory
+from .policy import EnvFile, is_below, real
 
 NO_SECRETS = (
     ".asdf",
@@ -303,3 +309,87 @@ def _search(directory: str) -> Iterator[str]:
                             yield os.path.realpath(entry.path)
         except OSError:
             continue  # not listable by Callboard, nor by processes that it starts
+
+
+OF_GIT = "Processes in the sandbox may not change this: git runs commands that it finds there"
+OF_PROGRAMS = "Processes in the sandbox may not change this: your programs read it when they start"
+OF_SECRETS = "Processes in the sandbox may not change this: it is a secret"
+UNREADABLE = "Processes in the sandbox can't read this: it is a secret"
+
+
+def refused(tool: str) -> ToolFailed:
+    """Return the error of a call that the user refused."""
+    return ToolFailed(f"'{tool}' was not run: the user refused")
+
+
+def nobody_to_ask(tool: str, why: str) -> ToolFailed:
+    """Return the error of a call that needs an answer while no terminal or client is attached."""
+    return ToolFailed(
+        f"'{tool}' was not run: it needs a person's answer, and no terminal or client is attached. {why}. --yes and "
+        f"--allow do not cover it"
+    )
+
+
+def why_unchangeable(
+    paths: Iterable[str],
+    *,
+    home: Path,
+    config_dir: Path,
+    environ: Mapping[str, str],
+    shown: Sequence[str],
+    workspaces: Sequence[str] = (),
+) -> str:
+    """Return why no process in a sandbox may change one of these paths; "" if there is no reason. Reads directories.
+
+    Args:
+        paths: absolute forms of one path, with and without its links.
+        shown: paths that the user declares as no secrets.
+        workspaces: directories that processes may write, also in the hidden part of a home directory.
+    """
+    works_in = real(workspaces)
+
+    def outside(found: Iterable[str]) -> list[str]:
+        return [each for each in found if not any(is_below(workspace, each) for workspace in works_in)]
+
+    kept, secrets = outside(protected_files(home, config_dir)), outside(secret_files(home, config_dir, environ))
+    shown_paths = real(shown)
+    for path in paths:
+        if _is_of_git(path):
+            return OF_GIT
+        # A directory that holds a protected file can't be removed either.
+        if any(is_below(path, each) or is_below(each, path) for each in kept):
+            return OF_PROGRAMS
+        if path in shown_paths:
+            continue
+        if any(is_below(path, each) or is_below(each, path) for each in secrets if each not in shown_paths):
+            return OF_SECRETS
+        if is_env_file(os.path.basename(path)) and os.path.lexists(path):
+            return OF_SECRETS
+    return ""
+
+
+def why_unreadable(
+    paths: Iterable[str], *, home: Path, config_dir: Path, environ: Mapping[str, str], shown: Sequence[str]
+) -> str:
+    """Return why no process in a sandbox can read one of these files; "" if there is no reason. Reads directories.
+
+    The arguments have the same meaning as in `why_unchangeable`.
+    """
+    shown_paths = (*real(shown), *no_secrets(home))
+    secrets = secret_files(home, config_dir, environ)
+    for path in paths:
+        if any(is_below(path, each) for each in shown_paths):
+            continue
+        if is_env_file(os.path.basename(path)) or any(is_below(path, each) for each in secrets):
+            return UNREADABLE
+    return ""
+
+
+def _is_of_git(path: str) -> bool:
+    """Return True if a path is, or is in, a git directory or a file `.git`, in any letter case."""
+    if any(part.lower() == ".git" for part in path.split("/")):
+        return True
+    while (path := os.path.dirname(path)) != "/":
+        if is_git_directory(path):
+            return True
+    return False

@@ -1,6 +1,8 @@
-"""Labels of the result of a call, by the mechanism of its tool.
+"""Labels of a call: the labels of its result (`source_of`), and whether it sends data away (`sends`).
 
-    files       labels of the path (`path_labels`)
+Both follow the mechanism of the tool. Labels of a result:
+
+    files       labels of the path (`PathLabels`)
     web         untrusted
     process     private if its sandbox lets it read a private path; untrusted if so (the file may be anyone's), if it
                 can reach a network, or if the workspace is not trusted. Hosts behind the proxy count when one is
@@ -10,23 +12,36 @@
     family      none of its own: children and team messages are parts of the same run
 
 A call that fails has the same labels: its error may quote text that it has read.
+
+Calls that send data away, to a network, to other people, or to systems of others:
+
+    files, family   never: their output stays in the run
+    web             the URL, or the query, goes to a host that the model has chosen
+    process         if it can reach a host that the user has not named; a network behind the proxy asks by itself
+    MCP server      unless the user's `mcp.json` labels it `inside`, or its process has no network
+    function        if its author says so (`effect` of the tool)
+
+Approved are the URLs that the user has typed, and the hosts that the user has named (`network` of the sandbox, rules
+for `host:`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from ..sandbox.current import current
 from ..sandbox.exposure import UNBOUNDED, Exposure
+from ..sandbox.run_sandbox import current
 from ..tools.tool import Arguments, Tool
-from .labels import NOTHING, Labels
-from .path_labels import PathLabels
+from .labels import NOTHING, Labels, PathLabels
 
 if TYPE_CHECKING:
     from ..knowledge.recipe import Recipe
+
 
 SEARCHES = ("fs_grep",)
 """Tools that read the contents of all files below a directory."""
@@ -88,7 +103,7 @@ async def exposure_of(tool: Tool, paths: PathLabels) -> Exposure:
             return UNBOUNDED
         server, *words = tool.server
         return await exposure_named(server, paths, server=True, words=words)
-    from ..sandbox.holding import is_ours
+    from ..sandbox.launch import is_ours
 
     return await exposure_named(tool.name, paths, ours=is_ours(tool.file))
 
@@ -113,7 +128,7 @@ def of_process(exposure: Exposure, way: str, paths: PathLabels, *, past: bool = 
 
 def of_knowledge(recipes: Iterable[Recipe], paths: PathLabels) -> Labels:
     """Return the labels of passages of knowledge bases."""
-    from ..sandbox.holding import LIBRARY
+    from ..sandbox.launch import LIBRARY
 
     found = NOTHING
     for recipe in recipes:
@@ -133,3 +148,43 @@ def way_of(tool: Tool, arguments: Arguments) -> str:
     """Return a short description of a call, for the user."""
     value = arguments.get(tool.subject) if tool.subject else next(iter(arguments.values()), "")
     return f"{tool.name} {str(value)[:100]}".strip()
+
+
+_BETWEEN = re.compile(r"[\s<>\"'`()\[\]{}|]+")
+_END = ".,;:!?"
+
+
+async def sends(tool: Tool, arguments: Arguments, paths: PathLabels, typed: str) -> bool:
+    """Return whether a call sends away arguments that the model has written.
+
+    Args:
+        typed: the words of the user.
+    """
+    if tool.effect == "send" or "sends" in tool.labels:
+        return True
+    if tool.origin == "mcp":
+        return "inside" not in tool.labels and (await exposure_of(tool, paths)).reaches == "anything"
+    if tool.origin in ("family", "function"):
+        return False
+    if tool.access == "web":
+        return not _is_approved(str(arguments.get("url", "")), typed)
+    return tool.access == "process" and (await exposure_of(tool, paths)).reaches == "anything"
+
+
+def _is_approved(url: str, typed: str) -> bool:
+    """True if the user has typed this whole URL, or named its host."""
+    if not url:
+        return False
+    # In prose, a full stop or a comma may follow the URL.
+    if any(url in (word, word.rstrip(_END)) for word in _BETWEEN.split(typed)):
+        return True
+    sandbox = current.get()
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return False
+    # `@`: in `https://approved.example@other.example/` the approved host is only a user name.
+    if sandbox is None or parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        return False
+    return sandbox.approves(parts.hostname, port)

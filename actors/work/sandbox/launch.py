@@ -1,40 +1,51 @@
 """Confinement of one process: from the sandbox rules to a policy, and from its failure to a question.
 
+The processes of a run share one egress, opened when the first of them needs it (`Launcher`). An MCP server has an
+egress of its own, because several runs may share the server (`hold_server`).
+
 The hidden files are searched when the process starts. After the process ends, a refused write or a missing network
 becomes a question to the user: with a grant the process runs again. Other refusals become a note for the model, which
 can't see them otherwise.
+
+The refused paths are found in the messages that programs print. No other way works on every kernel. The patterns match
+libc, bash, Python, Node and Rust. A program that prints nothing, or another text, gets no question to the user.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, final
 
+import msgspec
+import trio
+
+from ....protocol.errors import ProcessError
 from ....supervisors.confinement import Confined
 from ...io.directories import private_directory, sweep
 from ...io.temporary import LazyDirectory, run_bases
 from ...io.tenancy import environ, hidden_paths
 from ..call_clock import current as call_clock
-from .backends import Backend
-from .confined import SandboxedProcess
+from ..library import AGENTS
+from .backends import Backend, SandboxedProcess, backend, is_known
+from .egress import Asks, Egress, open_egress
 from .egress import environment as by_the_door
 from .git_directories import GitFiles, git_files
-from .grants import REACH, WRITE, Grants, NotAdmitted, Who
-from .place import OF_KERNEL, PROGRAMS, WHOLE, Beyond, Nature, SandboxPlace
-from .policy import Policy, env_paths, is_below, real
-from .refused import missed_network, missing_paths, names_database, refused_paths
-from .secret_files import env_files, no_secrets, protected_files, secret_files
-from .variables import NO_PROGRAM, Program, withheld
+from .grants import HAVE, REACH, WRITE, Grants, NotAdmitted, ProxyClient, Who
+from .hosts import matches_host, named
+from .policy import OF_KERNEL, PROGRAMS, WHOLE, Beyond, Nature, Policy, SandboxPlace, env_paths, is_below, real
+from .protected_paths import env_files, no_secrets, protected_files, secret_files
+from .variables import NO_PROGRAM, Program, looks_secret, program_in, withheld
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
-    from .egress import Egress
+
 
 CACHES = {
     "npm_config_cache": ("npm", ".npm"),
@@ -78,6 +89,155 @@ DATABASES = (".db", ".db3", ".sqlite", ".sqlite3", ".duckdb")
 
 CACHES_LEFT_FOR = 30 * 24 * 3600.0
 """Seconds after which an unused cache directory is removed."""
+
+LIBRARY = AGENTS.parent
+"""Directory of the programs that come with Callboard."""
+
+
+@final
+class Launcher:
+    """Confinements for the processes of a run, which share one egress, the grants, and `/tmp`.
+
+    Args:
+        grants: grants of the user.
+        environ: environment of Callboard.
+        temporary: the directory that is their `/tmp`; None for a private one per process.
+    """
+
+    def __init__(self, grants: Grants, environ: Mapping[str, str], temporary: LazyDirectory | None) -> None:
+        self._grants = grants
+        self._environ = environ
+        self._temporary = temporary
+        self._egress: Egress | None = None
+        self._opening = trio.Lock()
+
+    async def hold(
+        self, me: Actor, place: SandboxPlace, nature: Nature, asks: Asks, *, top: Actor
+    ) -> HeldProcess | None:
+        """Return the confinement for a process that `me` is about to start; None if the user allows none.
+
+        Args:
+            asks: decides which hosts the process may reach.
+            top: the actor that the egress ends with, if this call opens it.
+
+        Raises:
+            ProcessError: the process needs a sandbox, and none works.
+        """
+        name, ours = nature.name, is_ours(nature.file)
+        # These programs check addresses themselves, so they need no list.
+        if isinstance(place.network, tuple) and ours:
+            place = msgspec.structs.replace(place, network="on")
+        way = await _found_backend()
+        if way.kind == "none":
+            await self._without(me, place, way, name)
+            return None
+        door = await self._opened(way, asks, top) if _needs_egress(place, way) else None
+        program = NO_PROGRAM if nature.file is None else await trio.to_thread.run_sync(program_in, nature.file)
+        has: Iterable[str] = program.names
+        lacks: Mapping[str, str] = {}
+        if not ours and place.profile != "open":
+            has, lacks = await self._secrets(me, place, Who(name, program.sum), program.names)
+        return HeldProcess(
+            place, nature, way, self._grants, door, temporary=self._temporary, program=program, given=has, lacks=lacks
+        )
+
+    async def _without(self, me: Actor, place: SandboxPlace, way: Backend, name: str) -> None:
+        """Ask whether the process may start without a sandbox, since no backend works.
+
+        Raises:
+            ProcessError: the user refuses, or can't be asked.
+        """
+        why = _no_way(place, way)
+        text = f"Start {name} without a sandbox?\n{why}"
+        try:
+            await self._grants.once(me, Who(name), "start without a sandbox", text)
+        except NotAdmitted as refused:
+            raise ProcessError(
+                f"can't start {name!r}: {why}. `--sandbox off` (`sandbox: off` in config.yaml) does without ({refused})"
+            ) from None
+
+    async def _opened(self, way: Backend, asks: Asks, top: Actor) -> Egress:
+        """Return the run's egress. The first call opens it."""
+        async with self._opening:
+            # The egress is closed if the actor that it lives under has ended; the next process opens another.
+            if self._egress is None or self._egress.namespace.closed:
+                self._egress = await open_egress(top, asks, self._environ, as_root=way.as_root)
+            return self._egress
+
+    async def _secrets(
+        self, me: Actor, place: SandboxPlace, who: Who, names: frozenset[str]
+    ) -> tuple[Iterable[str], Mapping[str, str]]:
+        """Return the secrets that a program names and the user grants, and the reasons for withholding the others."""
+        has, lacks = [], {}
+        asked = {each: text for each, text in self._environ.items() if each in names and looks_secret(each, text)}
+        for variable in sorted(withheld(asked, place.rules.env, names)):
+            try:
+                text = f"Let {who.name} have {variable}?\nIts file names this variable"
+                await self._grants.once(me, who, HAVE + variable, text)
+                has.append(variable)
+            except NotAdmitted as refused:
+                lacks[variable] = str(refused)
+        return has, lacks
+
+
+async def hold_server(
+    me: Actor,
+    place: SandboxPlace,
+    name: str,
+    given: Iterable[str],
+    environ: Mapping[str, str],
+    *,
+    writes: Sequence[Path] = (),
+    shows: Sequence[str] = (),
+) -> HeldProcess:
+    """Return the confinement for an MCP server's process that `me` is about to start. Its egress ends with `me`.
+
+    Runs may share the server, so no question is asked about hosts: its list is complete.
+
+    Args:
+        given: variables that its entry sets.
+        writes, shows: see `Nature`.
+
+    Raises:
+        ProcessError: no sandbox works.
+    """
+    way = await _found_backend()
+    if way.kind == "none":
+        raise ProcessError(
+            f"can't start {name!r}: {_no_way(place, way)}. `sandbox: {{servers: {{{name}: {{profile: off}}}}}}` in "
+            f"config.yaml does without"
+        )
+    door = None
+    if _needs_egress(place, way):
+        assert isinstance(place.network, tuple)
+        door = await open_egress(me, partial(_listed, place.network), environ, as_root=way.as_root)
+    return HeldProcess(place, Nature(name=name, writes=writes, shows=shows), way, None, door, given=given)
+
+
+def is_ours(program: Path | None) -> bool:
+    """Return True if a program comes with Callboard. Such programs check addresses themselves and receive the keys they
+    name."""
+    return program is not None and program.resolve().is_relative_to(LIBRARY.resolve())
+
+
+async def _found_backend() -> Backend:
+    """Return the backend of this machine. The first call tries it in a thread."""
+    return backend() if is_known() else await trio.to_thread.run_sync(backend)
+
+
+def _no_way(place: SandboxPlace, way: Backend) -> str:
+    why = "; ".join(way.why_not)
+    return f"it would have to be held to the sandbox '{place.profile}', and there is no way to: {why}"
+
+
+def _needs_egress(place: SandboxPlace, way: Backend) -> bool:
+    return isinstance(place.network, tuple) and place.profile != "open" and way.kind == "bubblewrap"
+
+
+async def _listed(hosts: tuple[str, ...], _: Actor, client: ProxyClient, host: str, port: int) -> bool:
+    if not matches_host(hosts, host, port):
+        raise NotAdmitted(f"it is not in `network` of the server '{client.who.name}' (`sandbox` in config.yaml)")
+    return named(hosts, host, port)
 
 
 @final
@@ -418,3 +578,57 @@ def our_programs() -> tuple[str, ...]:
     import sys
 
     return real([sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parents[3])])
+
+
+# --- messages that programs print after the sandbox has refused a write
+
+_WHY = r"(?:Read-only file system|Permission denied|Operation not permitted|read-only file system|permission denied)"
+_SAID = (
+    re.compile(r"['\"`‘“](?P<path>[^'\"`’”\n]+)['\"`’”]: " + _WHY),  # touch: cannot touch '/x': Read-only ...
+    re.compile(r"(?P<path>[^\s:'\"]*/[^\s:'\"]*): " + _WHY),  # bash: line 1: /x/y: Read-only ...
+    re.compile(r"\[Errno (?:1|13|30)\] [^:\n]+: '(?P<path>[^'\n]+)'"),  # Python
+    re.compile(r"E(?:ROFS|ACCES|PERM): [^,\n]+, \w+ '(?P<path>[^'\n]+)'"),  # Node
+    re.compile(r"[`'\"](?P<path>/[^`'\"\n]+)[`'\"][^\n]*\n?[^\n]*\(os error (?:1|13|30)\)"),  # Rust
+)
+
+_NO_NETWORK = re.compile(
+    r"could not resolve|couldn't resolve|name resolution|name or service not known|getaddrinfo|ENOTFOUND|EAI_AGAIN|"
+    r"network is unreachable|ENETUNREACH|failed to connect|couldn't connect|connection error|no route to host|"
+    r"socket: (operation not permitted|permission denied)|\[Errno (1|13|97|101)\].*(socket|connect|urlopen|network)",
+    re.IGNORECASE,
+)
+
+_MISSING = (
+    re.compile(r"(?:ENOENT: [^,\n]+, \w+|can't open file|Cannot find module) '(?P<path>/[^'\n]+)'"),  # Node, Python
+    re.compile(r"\[Errno 2\] [^:\n]+: '(?P<path>/[^'\n]+)'"),
+    re.compile(r"(?P<path>/[^\s:'\"]+)['\"]?: No such file"),  # bubblewrap, shells
+)
+_DATABASE = re.compile(r"unable to open database file|attempt to write a readonly database", re.IGNORECASE)
+
+MOST = 20
+"""Paths returned at most."""
+
+
+def missed_network(said: str) -> bool:
+    """Return True if the output complains of a missing network."""
+    return _NO_NETWORK.search(said) is not None
+
+
+def missing_paths(said: str) -> list[str]:
+    """Return the absolute paths that the output reports as missing, which may be hidden by the sandbox."""
+    found = [os.path.normpath(match["path"]) for pattern in _MISSING for match in pattern.finditer(said)]
+    return list(dict.fromkeys(found))[:MOST]
+
+
+def names_database(said: str) -> bool:
+    """Return True for SQLite's messages when it can't write a database or its journal. They name no path."""
+    return _DATABASE.search(said) is not None
+
+
+def refused_paths(said: str, cwd: str) -> list[str]:
+    """Return the absolute paths that the output reports as refused, the last one first."""
+    found = {}
+    for pattern in _SAID:
+        for match in pattern.finditer(said):
+            found[os.path.realpath(os.path.join(cwd, match["path"]))] = match.start()
+    return sorted(found, key=lambda path: -found[path])[:MOST]

@@ -1,11 +1,17 @@
-"""Hooks of one run: selects those for an event, runs them and merges their answers.
+"""Hooks of one run: commands and functions of the user, of a trusted workspace, and of the calling program.
+
+`Hooks.before` and `Hooks.after` are called around each tool call; `at_beginning`, `at_end`, `before_shortening` and
+`over` around a run. `Hooks.ask` selects the hooks for an event, runs them and merges their answers. Commands run in the
+run's sandbox.
 
 Hooks of the user come first, then hooks of the workspace, then functions of the calling program. All matching hooks run
 concurrently, each in its own actor, and their answers are merged in that order. A hook that hangs, crashes or answers
 invalid data affects only itself: the user is notified, and the call continues, unless the hook is marked `on_error:
 deny`.
 
-The input has Claude Code's format, with its names of tools and parameters (`protocol.others_names`).
+The input has Claude Code's format, with its names of tools and parameters (`protocol.others_names`). An answer is JSON
+or an exit status. A refusal wins, then a request to ask the user, then a permission. If two hooks change the input of a
+call, the later one wins. Texts for the model are joined in order.
 
 A durable run stores the answers about the prompt and the end of a run, since later steps depend on them.
 """
@@ -15,38 +21,142 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 import trio
 from msgspec.structs import replace
 
-from ....protocol.chat import Content, TextPart, text_of
-from ....protocol.errors import CallboardError, HookRefused, ToolFailed
-from ....protocol.events import Warned
-from ....protocol.hooks import Event, Hook, HookTable, matches
-from ....protocol.others_names import arguments_back, arguments_of, ours, split_pattern, theirs
-from ....supervisors.event_loops import caller
-from ....supervisors.process import run_process
-from ....supervisors.ref import crash_text
-from ....supervisors.user_code import failure_of
-from ...io.imports import imported
-from ...io.json_schema import LIBRARY, schema_errors
-from ..journal.actor_journal import noted
-from ..journal.run_journal import HOOK
-from ..playback import OutsideEffect, done
-from ..sandbox.current import sandboxed
-from ..tools.tool import Arguments, Json, Tool
-from ..tools.tool import text_of as text_of_value
-from .answers import REFUSES, HookAnswers, of_command, of_json, together
+from ...protocol.chat import Content, TextPart, text_of
+from ...protocol.errors import CallboardError, HookRefused, ToolFailed
+from ...protocol.events import Warned
+from ...protocol.hooks import Event, Hook, HookTable, matches
+from ...protocol.others_names import arguments_back, arguments_of, ours, split_pattern, theirs
+from ...supervisors.event_loops import caller
+from ...supervisors.process import run_process
+from ...supervisors.ref import crash_text
+from ...supervisors.user_code import failure_of
+from ..io.imports import imported
+from ..io.json_schema import LIBRARY, schema_errors
+from .journal.actor_journal import noted
+from .journal.run_journal import HOOK
+from .playback import OutsideEffect, done
+from .sandbox.run_sandbox import sandboxed
+from .tools.tool import Arguments, Json, Tool
+from .tools.tool import text_of as text_of_value
 
 if TYPE_CHECKING:
-    from ....protocol.permissions import Verdict
-    from ....supervisors import Actor
-    from ..sandbox.held import HeldProcess
+    from ...protocol.permissions import Verdict
+    from ...supervisors import Actor
+    from .sandbox.launch import HeldProcess
+
+
+REFUSES = 2
+"""Exit status that means a refusal."""
+
+MOST_TEXT = 20_000
+"""Maximum characters of one hook's text for the model."""
+
+PLAIN_TEXT = ("SessionStart", "UserPromptSubmit")
+"""Events whose hooks may print plain text for the model, instead of JSON."""
+
+
+class HookAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Merged answers of hooks to one event.
+
+    Attributes:
+        refused: why the action is blocked, or for an end event why the agent must continue; None without a refusal.
+        verdict: for a call: `ask` the user, `allow` without a question; "" for none.
+        input: replacement arguments for the call; None to keep them.
+        context: texts for the model.
+        ends: why the whole run must end; None to continue.
+        notes: texts for the user: messages and failures of hooks.
+    """
+
+    refused: str | None = None
+    verdict: Literal["", "ask", "allow"] = ""
+    input: dict[str, Any] | None = None
+    context: tuple[str, ...] = ()
+    ends: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: str) -> HookAnswers:
+    """Parse the answer of a command that exited by itself.
+
+    Raises:
+        ValueError: the command failed, or its JSON is invalid; the text is the reason.
+    """
+    if status == REFUSES:
+        return HookAnswers(
+            refused=_bounded(stderr.strip()) or f"the hook `{hook}` refused the action and printed no reason"
+        )
+    if status != 0:
+        raise ValueError(f"exited with status {status}: {_bounded(stderr.strip())[:400] or 'it printed no error'}")
+    text = stdout.strip()
+    if not text.startswith("{"):
+        return HookAnswers(context=(_bounded(text),)) if text and event in PLAIN_TEXT else HookAnswers()
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"printed no JSON: {error}") from error
+    return of_json(event, value)
+
+
+def of_json(event: str, value: object) -> HookAnswers:
+    """Parse an answer in Claude Code's JSON format.
+
+    Raises:
+        ValueError: the value is invalid.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError("the answer is not a JSON object")
+    own = value.get("hookSpecificOutput") or {}
+    if not isinstance(own, Mapping):
+        raise ValueError("`hookSpecificOutput` is not an object")
+    decision = own.get("permissionDecision") or value.get("decision")
+    reason = own.get("permissionDecisionReason") or value.get("reason") or ""
+    input = own.get("updatedInput")
+    if input is not None and not isinstance(input, dict):
+        raise ValueError("`updatedInput` is not an object")
+    if decision not in (None, "", "allow", "approve", "deny", "block", "ask", "defer"):
+        raise ValueError(f"unknown decision {decision!r}; expected allow, approve, deny, block, ask or defer")
+    refuses = decision in ("deny", "block")
+    context = own.get("additionalContext")
+    note = value.get("systemMessage")
+    return HookAnswers(
+        refused=(_bounded(str(reason)) or "a hook refused the action without a reason") if refuses else None,
+        verdict="ask" if decision == "ask" else "allow" if decision in ("allow", "approve") else "",
+        # After the call it is too late to change its arguments.
+        input=input if event == "PreToolUse" else None,
+        context=(_bounded(str(context)),) if context else (),
+        ends=str(value.get("stopReason") or "a hook ended the run") if value.get("continue") is False else None,
+        notes=(_bounded(str(note)),) if note else (),
+    )
+
+
+def together(answers: Iterable[HookAnswers]) -> HookAnswers:
+    """Merge all answers to one event."""
+    given = list(answers)
+    verdicts = {each.verdict for each in given}
+    inputs = [each.input for each in given if each.input is not None]
+    refusals = [each.refused for each in given if each.refused is not None]
+    return HookAnswers(
+        refused="\n".join(refusals) if refusals else None,
+        verdict="ask" if "ask" in verdicts else "allow" if "allow" in verdicts else "",
+        input=inputs[-1] if inputs else None,
+        context=tuple(text for each in given for text in each.context),
+        ends=next((each.ends for each in given if each.ends is not None), None),
+        notes=tuple(text for each in given for text in each.notes),
+    )
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}\n[... {len(text) - MOST_TEXT} characters left out]"
+
 
 Input: TypeAlias = dict[str, Any]
 Function: TypeAlias = Callable[[Input], "Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None"]
@@ -267,7 +377,7 @@ class Hooks:
         """
         if not any(host in stderr for host in held.refused_hosts):
             return False
-        from ..mcp.client.connect import names_runner
+        from .mcp.client.connect import names_runner
 
         root = str(self._root)
         line = " ".join((hook.command, *(hook.args or ())))
@@ -315,7 +425,7 @@ def _applies(hook: Hook, matched: str, call: str) -> bool:
         return True
     from fnmatch import fnmatchcase
 
-    from ..tools.shell_commands import ShellLine, parse
+    from .tools.shell_commands import ShellLine, parse
 
     name, pattern = split_pattern(hook.condition)
     same = name == matched or bool(set(ours(name)) & set(ours(matched)))

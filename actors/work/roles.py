@@ -1,7 +1,11 @@
-"""Application of a role to an agent and a conversation.
+"""Roles: system prompt, examples and options for a model without an agent.
 
-The role supplies options that the agent leaves open. Options of the run (`--tool`, the temperature of a session, the
-system prompt stored in a Loki session) take precedence over the role's file.
+`FILES` finds and stores roles; a role in the configuration directory (`roles/NAME.md`) takes precedence over the
+built-in one of its name in `library`. `protocol.role` defines the file format.
+
+`agent_in_role` makes an agent of a role. The role supplies options that the agent leaves open. Options of the run
+(`--tool`, the temperature of a session, the system prompt stored in a Loki session) take precedence over the role's
+file.
 """
 
 from __future__ import annotations
@@ -12,11 +16,15 @@ from typing import Any
 
 import msgspec
 
-from ....protocol.agent import Agent
-from ....protocol.chat import AssistantTurn, Turn, UserTurn
-from ....protocol.errors import UsageError
-from ....protocol.role import INPUT, Role, names_of
-from ..agent.prompt import filled_in
+from ...protocol.agent import Agent
+from ...protocol.chat import AssistantTurn, Turn, UserTurn
+from ...protocol.errors import UsageError
+from ...protocol.role import INPUT, Role, names_of, read_role, split_name
+from ..io.named_files import FilePlace, NamedFiles
+from .library import ROLES
+
+FILES = NamedFiles(kind="role", scope="read:roles", folder="roles", suffix=".md", ours=ROLES, read=read_role)
+
 
 MOST_EMBEDDED = 10_000_000
 """Maximum characters of an embedded prompt after inserting the user's prompt.
@@ -28,6 +36,41 @@ _SAMPLING = ("temperature", "top_p")
 _THINKING = ("reasoning_effort", "thinking_budget")
 _SKILLS = ("skills_enabled", "inject_skill_instructions", "skill_instructions")
 _GOING_ON = ("auto_continue", "max_auto_continues", "inject_todo_instructions", "continuation_prompt")
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Agent) if field.name in _GOING_ON}
+
+
+def locate(name: str, base: Path) -> FilePlace:
+    """Return the place of a role. The part of the name after `#` is ignored, since it contains arguments.
+
+    Raises:
+        NotFound: there is no such role.
+    """
+    return FILES.locate(split_name(name)[0], base)
+
+
+def find(name: str, base: Path) -> Role:
+    """Return the role of this name with its arguments inserted: `translate#it`.
+
+    Raises:
+        NotFound: there is no such role.
+        InvalidFile: its file has errors, or is not text.
+        UsageError: it takes more or fewer arguments.
+    """
+    return FILES.load(locate(name, base)).with_arguments(split_name(name)[1])
+
+
+def save(name: str, text: str, base: Path, *, replace: bool = True) -> tuple[Role, bool]:
+    """Store the text as the user's role of this name. Return the role, and True if its file is new.
+
+    Raises:
+        UsageError: the name is invalid for a role.
+        Conflict: the role exists, and `replace` is False.
+        InvalidFile: the text is not a valid role; nothing is written.
+        NotKept: the file cannot be written.
+    """
+    if "#" in name:
+        raise UsageError(f"Unable to save the role with arguments (whose name contains '#'): {name[:100]}")
+    return FILES.save(name, text, base, replace=replace)
 
 
 def agent_in_role(
@@ -91,6 +134,8 @@ def prompt_in_role(role: Role, prompt: str, environ: Mapping[str, str], cwd: Pat
         )
     if "{{" not in role.embedded:
         return role.embedded.replace(INPUT, prompt)
+    from .agent.prompt import filled_in  # completion and lists of roles do without
+
     # The prompt is one of the variables, all of which are replaced in one pass, so it is never expanded itself.
     template = role.embedded.replace(INPUT, f"{{{{{INPUT}}}}}")
     return filled_in(template, {INPUT: prompt}, environ, (), cwd)
@@ -98,6 +143,8 @@ def prompt_in_role(role: Role, prompt: str, environ: Mapping[str, str], cwd: Pat
 
 def examples(role: Role, environ: Mapping[str, str], cwd: Path | None) -> tuple[Turn, ...]:
     """Return the role's example turns, with which its conversation begins."""
+    from .agent.prompt import filled_in
+
     turns: list[Turn] = []
     for pair in role.examples:
         turns += [
@@ -105,6 +152,3 @@ def examples(role: Role, environ: Mapping[str, str], cwd: Path | None) -> tuple[
             AssistantTurn(filled_in(pair.output, {}, environ, (), cwd)),
         ]
     return tuple(turns)
-
-
-_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Agent) if field.name in _GOING_ON}
