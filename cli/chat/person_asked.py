@@ -21,8 +21,7 @@ from ...protocol.errors import CallboardError, ServerLost
 from ...protocol.kernel.questions import Question
 from ..render import paths
 from ..render.choices import Value, answer_line, notes_of
-from ..render.diff import diff_rows
-from ..render.text import one_line
+from ..render.text import diff_rows, one_line
 from ..render.wrap import rows
 from .client import ChatClient
 from .screen.application import ChatScreen

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...protocol.control import chat
-from ..render.diff import diff_lines
-from ..render.text import safe
+from ..render.text import diff_lines, safe
 from ..render.wrap import wrapped
 from .screen.application import ChatScreen
 from .story import ChatStory, Display

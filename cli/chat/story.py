@@ -21,11 +21,9 @@ from ...protocol.errors import FailedEnd
 from ...protocol.events import TERMINAL, Event
 from ..render.answer import AnswerStyle
 from ..render.brief import call_in_short, detail, lanes, title
-from ..render.diff import diff_rows
 from ..render.lines import StyledLine
-from ..render.markdown.cells import fitting, width
 from ..render.narration import Narrator
-from ..render.text import one_line, paint, safe, uncoloured, with_node
+from ..render.text import diff_rows, fitting, one_line, paint, safe, uncoloured, width_of, with_node
 from ..render.wrap import wrapped
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -415,14 +413,14 @@ class ChatStory:
         head = f"{'  ' * depth}{spinner[int(now * 10) % len(spinner)]} {name}"
         tail = f"  {seconds:.0f}s  {said}".rstrip()
         # the reason for waiting is more useful than the end of the arguments
-        room = max(columns - width(tail), columns // 3)
-        if width(head) > room:
+        room = max(columns - width_of(tail), columns // 3)
+        if width_of(head) > room:
             head = head[: fitting(head, room - 1)] + "…"
         return self._dim(head + tail, columns)
 
     def _dim(self, text: str, columns: int) -> str:
         text = text.replace("\n", " ").replace("\t", " ")
-        if width(text) > columns:
+        if width_of(text) > columns:
             text = text[: fitting(text, columns - 1)] + "…"
         return self._display.painted(text, "dim")
 

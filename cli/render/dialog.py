@@ -26,9 +26,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from ...protocol.kernel.questions import Question, understood
 from . import paths
 from .choices import Value, answer_line, menu_of, notes_of, value_of
-from .diff import diff_rows
 from .early import Early
-from .text import colours, counted, one_line, paint, safe
+from .text import colours, counted, diff_rows, one_line, paint, safe
 from .wrap import rows
 
 _CLOSE_WITHIN = 0.5

@@ -137,7 +137,7 @@ _MODULES = (
     "callboard.cli.loki.play",
     "callboard.cli.main",
     "callboard.cli.render.dialog",
-    "callboard.cli.render.diff",
+    "callboard.cli.render.text",
     "callboard.cli.render.filter_menu",
     "callboard.cli.render.menu",
     "callboard.cli.render.tree",

@@ -12,8 +12,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from ...render.markdown.rows import BEGIN, CLEAR_BELOW, DONE, RESTORE
-from ...render.markdown.terminal import size_of
-from ...render.markdown.writer import TerminalWriter
+from ...render.markdown.terminal import TerminalWriter, size_of
 
 
 class TerminalOutput(Vt100_Output):
