@@ -128,7 +128,7 @@ async def open_frame(
             stack.callback(nursery.cancel_scope.cancel)
             nursery.start_soon(progress.animate)
             if person:
-                from .render.prompt import TerminalPrompts
+                from .render.dialog import TerminalPrompts
 
                 await nursery.start(TerminalPrompts(root.kernel.questions, progress.aside).serve)
             if serving:

@@ -125,7 +125,7 @@ def _menu(text: str, command: str, given: Given, terminal: int, limit: tuple[int
 
 
 def _choice(command: str, terminal: int) -> str:
-    from ..render.one_key import read_key
+    from ..render.keyboard import read_key
 
     shown = safe(command)
     coloured = colours(sys.stderr)

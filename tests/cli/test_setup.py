@@ -198,7 +198,7 @@ async def test_another_model_is_found_by_what_is_typed(
     async with at_a_terminal(environ) as (person, process):
         await person.answers(r"2\. another model", "2\r")
         await person.answers(
-            r"Which model of Ollama\?", "8b\r", fragment("cli.render.filter_menu.FilterMenu.visible_rows")
+            r"Which model of Ollama\?", "8b\r", fragment("cli.render.menu.FilterMenu.visible_rows")
         )
         await person.answers(r"it answered", "\r")
         assert await person.leaves(process) == 0
@@ -335,7 +335,7 @@ async def test_nothing_is_left_behind_wherever_one_stops(
     async with at_a_terminal(environ) as (person, process):
         steps = [
             (r"Which model should answer\?", "1\r", READY),
-            (r"Whose key is it\?", "openai\r", fragment("cli.render.filter_menu.FilterMenu.visible_rows")),
+            (r"Whose key is it\?", "openai\r", fragment("cli.render.menu.FilterMenu.visible_rows")),
             (r"The key of openai \(it is not shown\)", f"{KEY}\r", r"  >"),
             (r"Where should OPENAI_API_KEY be stored\?", "\r", READY),
             (r"Is that right\?", "\r", READY),
@@ -435,7 +435,7 @@ async def test_no_file_is_offered_for_a_key_that_the_shell_sets_already(
         await person.answers(r"That did not work\. What now\?", "\r")
         await person.answers(r"3\. paste an API key", "3\r")
         await person.answers(
-            r"Whose key is it\?", "openai\r", fragment("cli.render.filter_menu.FilterMenu.visible_rows")
+            r"Whose key is it\?", "openai\r", fragment("cli.render.menu.FilterMenu.visible_rows")
         )
         await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"OPENAI_API_KEY is set already, with another value", "\x03")

@@ -138,7 +138,7 @@ _MODULES = (
     "callboard.cli.main",
     "callboard.cli.render.dialog",
     "callboard.cli.render.text",
-    "callboard.cli.render.filter_menu",
+    "callboard.cli.render.menu",
     "callboard.cli.render.menu",
     "callboard.cli.render.tree",
     "callboard.cli.wizard.setup",

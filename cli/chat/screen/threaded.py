@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ...render.hangup import HANGS_UP_WITHIN, is_closed
+from ...render.keyboard import HANGS_UP_WITHIN, is_closed
 
 if TYPE_CHECKING:
     from ....protocol.control import chat

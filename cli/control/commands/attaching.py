@@ -34,7 +34,7 @@ from ..subscriptions import QuestionWatch, RunEvents
 from .relay import AtTheEnd, LineRelay, Relay, outcome_of
 
 if TYPE_CHECKING:
-    from ...render.prompt import TerminalPrompts
+    from ...render.dialog import TerminalPrompts
 
 
 def attach(
@@ -128,7 +128,7 @@ class _Attached:
             for question in sorted(self._view.questions):
                 self._print_how_to_answer(question)
             return
-        from ...render.prompt import TerminalPrompts
+        from ...render.dialog import TerminalPrompts
 
         desk = self._desk = RemoteQuestions(client, run, nursery, self._progress.note)
         await nursery.start(TerminalPrompts(desk, self._progress.aside).serve)

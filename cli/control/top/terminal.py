@@ -19,7 +19,7 @@ from typing import Any
 import trio
 from rich.cells import cell_len, set_cell_size
 
-from ...render.early import READING, drop_pending
+from ...render.keyboard import READING, drop_pending
 from .table import ScreenRow
 
 _OPEN = "\x1b[?1049h\x1b[?25l\x1b[?7l"
