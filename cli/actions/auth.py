@@ -33,7 +33,7 @@ from ...protocol.mcp.config import Server
 from ...supervisors import Actor
 from ..browser import has_browser, open_browser
 from ..frame import act, person_at_terminal
-from ..render.plain import choose
+from ..render.progress import choose
 from ..render.text import columns, safe
 from ..vault_passphrase import vault_of
 

@@ -24,8 +24,7 @@ from .. import logging
 from ..failure import complain
 from ..frame import person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
-from ..render.progress import ProgressDisplay
+from ..render.progress import ProgressDisplay, choose
 from ..render.result import ResultFormat, for_format
 from ..render.text import with_node
 

@@ -24,8 +24,8 @@ from ...protocol.kernel.questions import Question
 from ...protocol.knowledge import Chunk, Hit, Retrieved
 from ...supervisors import Actor
 from ..frame import act, person_at_terminal
-from ..render.lines import duration
-from ..render.plain import choose
+from ..render.narration import duration
+from ..render.progress import choose
 from ..render.text import columns, counted, json_object, one_line, redrawable, safe
 from .kb_targets import age_of, bytes_in_words, recipes, state_of
 

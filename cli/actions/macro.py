@@ -33,7 +33,7 @@ from .. import flag_values
 from ..failure import complain
 from ..frame import person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
+from ..render.progress import choose
 from ..render.result import ResultFormat, for_format
 from ..render.text import counted, safe, with_node
 from ..settings_warnings import already_printed

@@ -41,9 +41,8 @@ from ...protocol.references import REFERENCE
 from ...supervisors import Actor
 from ..frame import act
 from ..new_files import write_files
-from ..render.lines import duration
-from ..render.plain import choose
-from ..render.progress import ProgressDisplay
+from ..render.narration import duration
+from ..render.progress import ProgressDisplay, choose
 from ..render.text import ASKS, columns, counted, fitted, json_object, one_line, redrawable, safe
 
 HIDDEN = "***"

@@ -22,7 +22,7 @@ from ...actors.work.models.catalog import ModelCatalog
 from ...actors.work.models.model_listing import usd
 from ...protocol.model_names import models_of
 from ..frame import act
-from ..render.plain import choose
+from ..render.progress import choose
 from ..render.text import json_object, one_line, redrawable, safe
 
 if TYPE_CHECKING:

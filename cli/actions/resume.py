@@ -32,8 +32,7 @@ from ..control.client import matching_id
 from ..control.commands.stored_runs import runs_dir
 from ..frame import keeping, person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
-from ..render.progress import ProgressDisplay
+from ..render.progress import ProgressDisplay, choose
 from ..render.result import ResultFormat, for_format
 from ..render.text import json_object, one_line, safe, table
 from .durable_run import DurableRunFlags, enter_working_directory

@@ -42,8 +42,7 @@ from .. import logging
 from ..failure import complain
 from ..frame import keeping, person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
-from ..render.progress import ProgressDisplay
+from ..render.progress import ProgressDisplay, choose
 from ..render.result import ResultFormat, for_format
 from ..render.text import with_node
 from ..settings_warnings import already_printed

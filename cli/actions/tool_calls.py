@@ -38,7 +38,7 @@ from ...protocol.problems import did_you_mean
 from ...supervisors import Actor
 from .. import flag_values
 from ..frame import act, person_at_terminal
-from ..render.plain import choose
+from ..render.progress import choose
 from ..render.text import json_object, redrawable, safe, uncoloured
 from ..stdin import piped_text
 from ..vault_passphrase import vault_of

@@ -150,7 +150,7 @@ class _Program:
         from pathlib import Path
 
         from ..render.answer import AnswerStyle, style_of
-        from ..render.plain import mark_for
+        from ..render.progress import mark_for
         from ..render.text import colours, redrawable
         from .bridge import ScreenEnd
         from .client import ChatClient

@@ -21,8 +21,7 @@ from ...protocol.errors import FailedEnd
 from ...protocol.events import TERMINAL, Event
 from ..render.answer import AnswerStyle
 from ..render.brief import call_in_short, detail, lanes, title
-from ..render.lines import StyledLine
-from ..render.narration import Narrator
+from ..render.narration import Narrator, StyledLine
 from ..render.text import diff_rows, fitting, one_line, paint, safe, uncoloured, width_of, with_node
 from ..render.wrap import wrapped
 

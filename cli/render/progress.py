@@ -1,11 +1,19 @@
-"""Base class of progress displays; `plain.choose` selects one."""
+"""Progress displays of a run on stderr.
+
+`ProgressDisplay` is the interface, and the display of `-q`. `PlainLines` prints the narration line by line, for pipes,
+files, CI logs and terminals that can't be redrawn. `choose` selects one of them, or a display of `tree` or `story`.
+"""
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
-from typing import Self
+from pathlib import Path
+from typing import Self, TextIO
 
 from ...protocol.events import Event
+from .narration import Narrator, StyledLine
+from .text import colours, paint, redrawable
 
 
 class ProgressDisplay:
@@ -32,3 +40,77 @@ class ProgressDisplay:
 
     async def animate(self) -> None:
         """Update elapsed times until cancelled; returns at once if the display has none."""
+
+
+DEMO = "CALLBOARD_DEMO"
+"""Environment variable that `callboard demo` sets for its processes: the path of its report file (see `DemoDisplay`).
+"""
+
+
+class PlainLines(ProgressDisplay):
+    """Progress display that prints the narration line by line.
+
+    A write error (its reader has closed the pipe) ends the narration, not the run.
+    """
+
+    def __init__(
+        self, stream: TextIO, *, verbose: bool = False, prompting: bool = False, by_hand: bool = False
+    ) -> None:
+        self._stream = stream
+        self._colours = colours(stream)
+        self._narrator = Narrator(
+            verbose=verbose,
+            prompting=prompting,
+            by_hand=by_hand,
+            mark=mark_for(stream),
+            thoughts=stream.isatty(),
+        )
+        self._broken = False
+
+    def on_event(self, event: Event) -> None:
+        self._write(self._narrator.lines(event))
+
+    def note(self, text: str) -> None:
+        self._write([self._narrator.note(text)])
+
+    def _write(self, lines: list[StyledLine]) -> None:
+        if not lines or self._broken:
+            return
+        text = "".join((paint(line.text, line.style) if self._colours else line.text) + "\n" for line in lines)
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError:
+            self._broken = True
+
+
+def mark_for(stream: TextIO) -> str:
+    """Return the first character of narration lines, in an encoding that the stream supports."""
+    encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
+    return "▸" if encoding.startswith("utf") else ">"
+
+
+def choose(
+    stream: TextIO,
+    *,
+    quiet: bool,
+    verbose: bool,
+    prompting: bool = False,
+    shared: bool = False,
+    by_hand: bool = False,
+) -> ProgressDisplay:
+    """Return the progress display for the stream and the flags; `prompting` and `by_hand` as for `Narrator`.
+
+    `shared`: other output goes to the same screen meanwhile, which a redrawn tree would erase.
+    """
+    if quiet:
+        return ProgressDisplay()
+    if (file := os.environ.get(DEMO)) is not None:
+        from .story import DemoDisplay
+
+        return DemoDisplay(stream, Path(file))
+    if redrawable(stream) and not shared:
+        from .tree import LiveTree
+
+        return LiveTree(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)
+    return PlainLines(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)

@@ -18,7 +18,7 @@ from ...actors.runs.model_checks import Checked, ask, check
 from ...actors.work.models.catalog import ModelCatalog
 from ...protocol.environment import names_of
 from ..frame import act
-from ..render.plain import choose
+from ..render.progress import choose
 from ..render.text import redrawable
 
 if TYPE_CHECKING:

@@ -197,9 +197,7 @@ async def test_another_model_is_found_by_what_is_typed(
     environ["OLLAMA_HOST"] = f"127.0.0.1:{fake_model.port}"
     async with at_a_terminal(environ) as (person, process):
         await person.answers(r"2\. another model", "2\r")
-        await person.answers(
-            r"Which model of Ollama\?", "8b\r", fragment("cli.render.menu.FilterMenu.visible_rows")
-        )
+        await person.answers(r"Which model of Ollama\?", "8b\r", fragment("cli.render.menu.FilterMenu.visible_rows"))
         await person.answers(r"it answered", "\r")
         assert await person.leaves(process) == 0
     assert "model: ollama:qwen3:8b" in (home / "config.yaml").read_text()
@@ -434,9 +432,7 @@ async def test_no_file_is_offered_for_a_key_that_the_shell_sets_already(
         await person.answers(r"Which model should answer\?", "\r")
         await person.answers(r"That did not work\. What now\?", "\r")
         await person.answers(r"3\. paste an API key", "3\r")
-        await person.answers(
-            r"Whose key is it\?", "openai\r", fragment("cli.render.menu.FilterMenu.visible_rows")
-        )
+        await person.answers(r"Whose key is it\?", "openai\r", fragment("cli.render.menu.FilterMenu.visible_rows"))
         await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"OPENAI_API_KEY is set already, with another value", "\x03")
         assert await person.leaves(process) == 130

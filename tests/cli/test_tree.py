@@ -12,8 +12,7 @@ import trio
 from callboard.actors.views.activity import Activity
 from callboard.actors.views.run_view import RunView
 from callboard.cli.render.brief import TAIL, detail, lanes, title
-from callboard.cli.render.plain import PlainLines, choose
-from callboard.cli.render.progress import ProgressDisplay
+from callboard.cli.render.progress import PlainLines, ProgressDisplay, choose
 from callboard.cli.render.tree import LiveTree
 from callboard.protocol import events as ev
 

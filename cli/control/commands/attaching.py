@@ -25,8 +25,7 @@ from ....protocol.events.decode import decode
 from ....protocol.jsonrpc import ErrorData
 from ....protocol.outcome import Outcome
 from ...frame import person_at_terminal
-from ...render.plain import choose
-from ...render.progress import ProgressDisplay
+from ...render.progress import ProgressDisplay, choose
 from ...render.text import with_node
 from ..client import CommandInterrupted, ControlClient, find_run, print_to_stderr, with_client
 from ..servers import Where

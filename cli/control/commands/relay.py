@@ -14,7 +14,7 @@ from ....protocol.events import TERMINAL, Event
 from ....protocol.events.decode import decode
 from ....protocol.outcome import Outcome
 from ...render.narration import Narrator
-from ...render.plain import mark_for
+from ...render.progress import mark_for
 from ...render.result import for_format
 from ...render.text import colours, paint
 from .stored_runs import ending
