@@ -155,9 +155,9 @@ class _Program:
         from .bridge import ScreenEnd
         from .client import ChatClient
         from .conversation import ChatConversation
-        from .presence import Presence
-        from .screen.history import DirectoryHistory, history_file
-        from .story import Display
+        from .display import Display
+        from .reconnect import Presence
+        from .screen.field import DirectoryHistory, history_file
 
         screen, stdout = self._thread.screen, sys.stdout
 

@@ -20,7 +20,7 @@ from ....protocol.words import FENCE, is_open
 from ...render.choices import Value
 from ...render.keyboard import READING, drop_pending
 from .application import LEAVES, ChatScreen
-from .history import DirectoryHistory
+from .field import DirectoryHistory
 from .questions import ScreenQuestion
 
 

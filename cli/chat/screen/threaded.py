@@ -157,8 +157,7 @@ class ScreenThread:
         from ...render.text import colours, redrawable
         from .application import ChatScreen
         from .lines import LineScreen
-        from .output import TerminalOutput
-        from .surface import reflows
+        from .surface import TerminalOutput, reflows
 
         self.loop = asyncio.get_running_loop()
         draws = redrawable(self._stdout)
