@@ -20,9 +20,8 @@ from ...frame import person_at_terminal
 from ...render import paths
 from ...render.text import json_object, one_line, safe
 from ...stdin import piped_text
-from ..client import ControlClient, find_run, matching_id, with_client
+from ..client import ControlClient, RunEvents, find_run, matching_id, open_questions, with_client
 from ..servers import Where
-from ..subscriptions import RunEvents, open_questions
 
 if TYPE_CHECKING:
     from ...render.dialog import TerminalPrompts
