@@ -378,7 +378,7 @@ async def test_a_key_is_not_shown_on_a_dumb_terminal_either(
     async with at_a_terminal(environ) as (person, process):
         await person.answers(r"Which model should answer\?", "1\r", r"number \[1\]: ")
         await person.answers(r"Whose key is it\?", "openai\r", r"number or name \[1\]: ")
-        await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
+        await person.answers(fragment("cli.wizard.setup.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"it answered", "\x03", r"number \[1\]: ")
         assert await person.leaves(process) == 130
         assert KEY not in person.raw
@@ -433,7 +433,7 @@ async def test_no_file_is_offered_for_a_key_that_the_shell_sets_already(
         await person.answers(r"That did not work\. What now\?", "\r")
         await person.answers(r"3\. paste an API key", "3\r")
         await person.answers(r"Whose key is it\?", "openai\r", fragment("cli.render.menu.FilterMenu.visible_rows"))
-        await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
+        await person.answers(fragment("cli.wizard.setup.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"OPENAI_API_KEY is set already, with another value", "\x03")
         assert await person.leaves(process) == 130
     assert ".env, as it is" not in person.shown

@@ -18,7 +18,7 @@ import sys
 import termios
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -435,7 +435,7 @@ class Screen:
             self._write(_CLOSE)
             termios.tcsetattr(self._source, termios.TCSADRAIN, modes)
 
-    @contextlib.contextmanager
+    @contextmanager
     def aside(self) -> Iterator[None]:
         """Restore the terminal for a prompt for the duration of the `with` block."""
         self.close()
