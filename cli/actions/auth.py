@@ -31,7 +31,7 @@ from ...protocol.ages import age
 from ...protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
 from ...protocol.mcp.config import Server
 from ...supervisors import Actor
-from ..browser import has_browser, open_browser
+from ..desktop import has_browser, open_browser
 from ..frame import act, person_at_terminal
 from ..render.progress import choose
 from ..render.text import columns, safe

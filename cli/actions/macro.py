@@ -187,6 +187,6 @@ class _Terminal:
 
     async def copy(self, asked: frames.CopyText) -> None:
         """Copy a text to the clipboard of the machine that runs the command."""
-        from ..clipboard import copy
+        from ..desktop import copy_text
 
-        await trio.to_thread.run_sync(copy, asked.text)
+        await trio.to_thread.run_sync(copy_text, asked.text)

@@ -23,7 +23,7 @@ from ...protocol.control import chat, own
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, ServerLost, UsageError
 from ...protocol.kernel.questions import Question
-from ..editor import edit_file
+from ..desktop import copy_text, edit_file
 from ..render import paths
 from ..render.choices import Value, answer_line, notes_of
 from ..render.text import diff_rows, one_line
@@ -58,10 +58,8 @@ class ServerRequests:
             async with self._screen.aside():
                 return chat.Edited(text=await self.edited(edit.name, edit.text))
         if method == "_chat/copy":
-            from ..clipboard import copy
-
             wanted = decode_json(params, chat.CopyText)
-            await asyncio.to_thread(copy, wanted.text, self._screen.output.stream)
+            await asyncio.to_thread(copy_text, wanted.text, self._screen.output.stream)
             return own.Done()
         raise KeyError(method)
 

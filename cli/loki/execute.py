@@ -36,8 +36,8 @@ from ...actors.io.shell import shell_of
 from ...protocol.errors import CallboardError, UsageError
 from ...protocol.kernel.questions import Question
 from ...protocol.outcome import Outcome
-from .. import clipboard
 from ..actions.run import execute_run
+from ..desktop import copy_text
 from ..render.result import ResultFormat, TextResult
 from ..render.text import colours, paint, safe
 from .loki_args import Given
@@ -182,7 +182,7 @@ def _revised(text: str, command: str) -> str:
 
 
 def _copy(command: str) -> int:
-    taken_by = clipboard.copy(_harmless(command), sys.stderr)
+    taken_by = copy_text(_harmless(command), sys.stderr)
     sys.stderr.write(f"callboard: copied ({taken_by})\n")
     return 0
 

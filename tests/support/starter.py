@@ -130,7 +130,7 @@ _MODULES = (
     "callboard.cli.commands.vault",
     "callboard.cli.control.client",
     "callboard.cli.control.commands",
-    "callboard.cli.editor",
+    "callboard.cli.desktop",
     "callboard.cli.loki.play",
     "callboard.cli.loki.flags",
     "callboard.cli.loki.info",
