@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from ...protocol.events import Event
-from .narration import Narrator, StyledLine
 from .text import colours, paint, redrawable
+
+if TYPE_CHECKING:
+    from .narration import StyledLine
 
 
 class ProgressDisplay:
@@ -56,6 +58,9 @@ class PlainLines(ProgressDisplay):
     def __init__(
         self, stream: TextIO, *, verbose: bool = False, prompting: bool = False, by_hand: bool = False
     ) -> None:
+        # Imported late: every command with a root imports this module, and many narrate nothing.
+        from .narration import Narrator
+
         self._stream = stream
         self._colours = colours(stream)
         self._narrator = Narrator(
