@@ -8,7 +8,7 @@ thing; prompt_toolkit's own lists separate them. Text that is typed without look
 - Without `write`, typed text moves to the one entry that begins with it. If no entry or several begin with it, the
   cursor leaves the list. Enter then does nothing until an arrow or a number brings it back.
 - In a chat (`commands`), a leading `.`, `/` or `!` begins a command in the input line, not an answer.
-- Keys pressed before the list could be read (`early`) do nothing. The help text appears once keys count.
+- Keys pressed before the list could be read (`keyboard.Early`) do nothing. The help text appears once keys count.
 """
 
 from __future__ import annotations

@@ -530,7 +530,7 @@ class KeyReader:
         drop_pending(self._source)
 
     async def wait_for_reading(self) -> None:
-        """Wait until the user can have read the latest picture and no key was pressed meanwhile (`render.early`)."""
+        """Wait until the user can have read the latest picture and no key was pressed meanwhile (`render.keyboard`)."""
         self.forget()
         while True:
             with trio.move_on_after(READING) as quiet:
