@@ -32,8 +32,7 @@ from ...protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRe
 from ...protocol.mcp.config import Server
 from ...supervisors import Actor
 from ..desktop import has_browser, open_browser
-from ..frame import act, person_at_terminal
-from ..render.progress import choose
+from ..frame import act, choose_display, person_at_terminal
 from ..render.text import columns, safe
 from ..vault_passphrase import vault_of
 
@@ -70,7 +69,7 @@ def sign_in_to_client(
         await token_file_of(client.name, os.environ).put(token, signing_in.server)
         return f"signed in to {signing_in.who}{_for(token.scopes)}\n"
 
-    progress = choose(sys.stderr, quiet=True, verbose=False, prompting=signing_in.person, by_hand=True)
+    progress = choose_display(sys.stderr, quiet=True, verbose=False, prompting=signing_in.person, by_hand=True)
     sys.stdout.write(act(by_hand, config_dir=config_dir, progress=progress, person=signing_in.person))
     return 0
 
@@ -293,7 +292,7 @@ def sign_in_to_server(
         token = await sign_in(server, _store(server), os.environ, person, scopes=_spelled(scopes))
         return f"signed in to MCP server '{safe(server.name)}'{_for(token.scopes)}\n"
 
-    progress = choose(sys.stderr, quiet=True, verbose=False, prompting=person_here, by_hand=True)
+    progress = choose_display(sys.stderr, quiet=True, verbose=False, prompting=person_here, by_hand=True)
     sys.stdout.write(act(by_hand, config_dir=config_dir, progress=progress, person=person_here))
     return 0
 

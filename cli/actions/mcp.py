@@ -39,10 +39,10 @@ from ...protocol.mcp.model import McpTool as ServerTool
 from ...protocol.problems import Problem, errors_in
 from ...protocol.references import REFERENCE
 from ...supervisors import Actor
-from ..frame import act
+from ..frame import act, choose_display
 from ..new_files import write_files
 from ..render.narration import duration
-from ..render.progress import ProgressDisplay, choose
+from ..render.progress import ProgressDisplay
 from ..render.text import ASKS, columns, counted, fitted, json_object, one_line, redrawable, safe
 
 HIDDEN = "***"
@@ -297,7 +297,7 @@ def _nothing_to_probe(config: McpConfig) -> CallboardError:
 
 
 def _progress() -> ProgressDisplay:
-    return choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
+    return choose_display(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
 
 
 async def _probe(me: Actor, scope: ServerScope, server: Server) -> ServerProbe:

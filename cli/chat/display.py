@@ -24,8 +24,8 @@ from ...protocol.events import TERMINAL, Event
 from ..render.answer import AnswerStyle
 from ..render.brief import call_in_short, detail, lanes, title
 from ..render.narration import Narrator, StyledLine
-from ..render.text import diff_lines, diff_rows, fitting, one_line, paint, safe, uncoloured, width_of, with_node
-from ..render.wrap import wrapped
+from ..render.text import fitting, one_line, paint, safe, uncoloured, width_of, with_node
+from ..render.wrap import diff_lines, diff_rows, wrapped
 from .screen.application import ChatScreen
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -26,8 +26,8 @@ from ...protocol.kernel.questions import Question
 from ..desktop import copy_text, edit_file
 from ..render import paths
 from ..render.choices import Value, answer_line, notes_of
-from ..render.text import diff_rows, one_line
-from ..render.wrap import rows
+from ..render.text import one_line
+from ..render.wrap import diff_rows, rows
 from .client import ChatClient
 from .display import ScreenOutput
 from .screen.application import ChatScreen

@@ -42,8 +42,8 @@ from ...protocol.kernel.questions import Question, understood
 from . import paths
 from .choices import Value, answer_line, menu_of, notes_of, value_of
 from .keyboard import HANGS_UP_WITHIN, Early, is_closed
-from .text import colours, counted, diff_rows, one_line, paint, safe
-from .wrap import rows
+from .text import colours, counted, one_line, paint, safe
+from .wrap import diff_rows, rows
 
 _CLOSE_WITHIN = 0.5
 _MENU = 8

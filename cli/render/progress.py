@@ -1,18 +1,17 @@
 """Progress displays of a run on stderr.
 
 `ProgressDisplay` is the interface, and the display of `-q`. `PlainLines` prints the narration line by line, for pipes,
-files, CI logs and terminals that can't be redrawn. `choose` selects one of them, or a display of `tree` or `story`.
+files, CI logs and terminals that can't be redrawn. `tree` and `story` have other displays; `frame.choose_display`
+selects one.
 """
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Self, TextIO
 
 from ...protocol.events import Event
-from .text import colours, paint, redrawable
+from .text import colours, paint
 
 if TYPE_CHECKING:
     from .narration import StyledLine
@@ -42,11 +41,6 @@ class ProgressDisplay:
 
     async def animate(self) -> None:
         """Update elapsed times until cancelled; returns at once if the display has none."""
-
-
-DEMO = "CALLBOARD_DEMO"
-"""Environment variable that `callboard demo` sets for its processes: the path of its report file (see `DemoDisplay`).
-"""
 
 
 class PlainLines(ProgressDisplay):
@@ -93,29 +87,3 @@ def mark_for(stream: TextIO) -> str:
     """Return the first character of narration lines, in an encoding that the stream supports."""
     encoding = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "")
     return "▸" if encoding.startswith("utf") else ">"
-
-
-def choose(
-    stream: TextIO,
-    *,
-    quiet: bool,
-    verbose: bool,
-    prompting: bool = False,
-    shared: bool = False,
-    by_hand: bool = False,
-) -> ProgressDisplay:
-    """Return the progress display for the stream and the flags; `prompting` and `by_hand` as for `Narrator`.
-
-    `shared`: other output goes to the same screen meanwhile, which a redrawn tree would erase.
-    """
-    if quiet:
-        return ProgressDisplay()
-    if (file := os.environ.get(DEMO)) is not None:
-        from .story import DemoDisplay
-
-        return DemoDisplay(stream, Path(file))
-    if redrawable(stream) and not shared:
-        from .tree import LiveTree
-
-        return LiveTree(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)
-    return PlainLines(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)

@@ -36,8 +36,7 @@ from ...actors.work.models.model_listing import ModelFacts
 from ...protocol.environment import names_of
 from ...protocol.errors import CallboardError, ConfigError
 from ...supervisors.installation import install_command
-from ..frame import act
-from ..render.progress import choose
+from ..frame import act, choose_display
 from ..render.text import counted, redrawable
 from ..settings_warnings import already_printed
 from ..vault_passphrase import vault_of
@@ -489,7 +488,7 @@ def _tried(model: str, config: str, home: Path, file: Path, key: Mapping[str, st
         file: future path of the text, for messages.
         key: variable with the typed key, for this request alone.
     """
-    progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
+    progress = choose_display(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
 
     async def request(me: Actor, root: Root) -> Checked:
         found = check(

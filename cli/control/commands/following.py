@@ -29,9 +29,9 @@ from ....protocol.events import TERMINAL, Event, QuestionAnswered, QuestionAsked
 from ....protocol.events.decode import decode
 from ....protocol.jsonrpc import ErrorData
 from ....protocol.outcome import Outcome
-from ...frame import person_at_terminal
+from ...frame import choose_display, person_at_terminal
 from ...render.narration import Narrator
-from ...render.progress import ProgressDisplay, choose, mark_for
+from ...render.progress import ProgressDisplay, mark_for
 from ...render.result import for_format
 from ...render.text import colours, paint, with_node
 from ..client import CommandInterrupted, ControlClient, QuestionWatch, RunEvents, find_run, print_to_stderr, with_client
@@ -56,7 +56,7 @@ def attach(
     person = person_at_terminal(no_input=no_input)
     relay: Relay = LineRelay(sys.stdout) if output == "stream-json" else AtTheEnd(output, sys.stdout)
     shared = output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=quiet, verbose=verbose, prompting=person, shared=shared)
+    progress = choose_display(sys.stderr, quiet=quiet, verbose=verbose, prompting=person, shared=shared)
     attached = _Attached(run, relay, progress, person, quiet)
     try:
         outcome = with_client(Where(url=url, token=token), attached.follow)
