@@ -7,7 +7,7 @@ completion, so they import little; actions import trio and the engine. `control/
 command line, `shells/` is completion, and `render/` writes to the terminal.
 
 Commands share the other modules: `options` and `flag_values` (flags), `frame` (the root of a command), `failure`,
-`logging` and `settings_warnings` (stderr), `stdin`, `editor`, `browser`, `clipboard`, `vault_passphrase`.
+`logging` and `settings_warnings` (stderr), `stdin`, `desktop`, `vault_passphrase`.
 
 The layer may import every other layer; no other layer imports it. Five names to know:
 

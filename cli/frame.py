@@ -1,7 +1,7 @@
 """Root of a command: it owns the signals, and connects progress on stderr and questions at the terminal.
 
 `play` executes a run under it; neither display can block the run. `act` executes one task outside of a run, in an actor
-under a root whose events feed the progress display.
+under a root whose events feed the progress display, which `choose_display` selects.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 import trio
 
 from ..protocol.errors import CallboardError, ShuttingDown
 from . import logging
-from .render.progress import ProgressDisplay
+from .render.progress import PlainLines, ProgressDisplay
 from .render.text import redrawable
 
 if TYPE_CHECKING:
@@ -36,8 +37,38 @@ FILES = 65_536
 tools.
 """
 
+DEMO = "CALLBOARD_DEMO"
+"""Environment variable that `callboard demo` sets for its processes: the path of its report file (see `DemoDisplay`).
+"""
+
 _SHOW_CURSOR = b"\x1b[?25h"
 _CLEAR_LINE = b"\r\x1b[2K"
+
+
+def choose_display(
+    stream: TextIO,
+    *,
+    quiet: bool,
+    verbose: bool,
+    prompting: bool = False,
+    shared: bool = False,
+    by_hand: bool = False,
+) -> ProgressDisplay:
+    """Return the progress display for the stream and the flags; `prompting` and `by_hand` as for `Narrator`.
+
+    `shared`: other output goes to the same screen meanwhile, which a redrawn tree would erase.
+    """
+    if quiet:
+        return ProgressDisplay()
+    if (file := os.environ.get(DEMO)) is not None:
+        from .render.story import DemoDisplay
+
+        return DemoDisplay(stream, Path(file))
+    if redrawable(stream) and not shared:
+        from .render.tree import LiveTree
+
+        return LiveTree(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)
+    return PlainLines(stream, verbose=verbose, prompting=prompting, by_hand=by_hand)
 
 
 def play(body: Callable[[Root], Awaitable[T]], progress: ProgressDisplay, **options: Any) -> T:
@@ -128,7 +159,7 @@ async def open_frame(
             stack.callback(nursery.cancel_scope.cancel)
             nursery.start_soon(progress.animate)
             if person:
-                from .render.prompt import TerminalPrompts
+                from .render.dialog import TerminalPrompts
 
                 await nursery.start(TerminalPrompts(root.kernel.questions, progress.aside).serve)
             if serving:

@@ -25,6 +25,7 @@ from .loki.routing import CONFIG_DIR_NAMED, before_command, is_prompt, nearest
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+
 BROKEN_PIPE = 141
 """Exit code after the reader of stdout has closed the pipe: 128 + SIGPIPE, as for any Unix filter."""
 
@@ -50,10 +51,33 @@ COMMANDS = {
     "loki": "loki.flags",
     **dict.fromkeys(("completion", "shell-init"), "shells.commands"),
 }
-"""Command name to module of this package; `help_text` has the order in which help shows them.
+"""Command name to module of this package; `GROUPS` has the order in which help shows them.
 
 A module with one command calls it `command`; those with several call each by its name.
 """
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Talk": ("chat", "ask", "run", "batch", "demo", "setup", "doctor", "models"),
+    "Write": (
+        *("init", "agents", "validate", "test", "graph", "tools", "mcp", "kb", "skills", "roles"),
+        *("macro", "macros", "install", "schema"),
+    ),
+    "Watch": ("ps", "top", "attach", "answer", "stop", "logs", "runs", "show", "usage", "sessions"),
+    "Resume": ("resume", "fork", "replay"),
+    "Serve": ("serve", "acp", "keys", "worker", "cluster"),
+    "Secrets and trust": ("vault", "auth", "permissions", "trust"),
+    "Compatibility": ("loki", "convert", "completion", "shell-init"),
+}
+"""Commands by purpose, the most used first."""
+
+USUAL = frozenset((
+    *("chat", "ask", "run", "demo", "setup", "doctor", "init", "agents", "validate", "test", "tools", "mcp", "kb"),
+    *("ps", "answer", "usage", "resume", "serve", "vault", "loki"),
+))  # fmt: skip
+"""The twenty commands of the short form."""
+
+_LEAD = "Run LLM agents, written in YAML, in one supervised process."
+_FOOT = "callboard --help --all: every command, and the options"
 
 _ALL = "--all"
 _EVERYTHING = f"{__name__}.everything"
@@ -82,8 +106,6 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from .help_text import write_help
-
         write_help(self, ctx, formatter, everything=ctx.meta.get(_EVERYTHING, False))
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -117,6 +139,32 @@ class _Commands(click.Group):
         if incomplete.startswith("-"):
             found += _one_prompt().shell_complete(click.Context(_one_prompt()), incomplete)
         return found
+
+
+def write_help(group: click.Group, ctx: click.Context, formatter: click.HelpFormatter, *, everything: bool) -> None:
+    """Write the most used commands in groups; with `everything` all commands.
+
+    The short form fits a terminal of 80 columns and 40 rows, and imports only the modules of its own commands.
+    """
+    formatter.write("Usage: callboard [COMMAND] [OPTIONS] [ARGS]...; without a command: a chat\n\n")
+    formatter.write(f"{_LEAD}\n")
+    width = max(len(name) for names in GROUPS.values() for name in names if everything or name in USUAL)
+    for title, names in GROUPS.items():
+        formatter.write(f"\n{title}\n")
+        for name in names:
+            if everything or name in USUAL:
+                command = group.get_command(ctx, name)
+                assert command is not None
+                formatter.write(f"  {name:<{width}}  {command.get_short_help_str(limit=200)}\n")
+    if not everything:
+        formatter.write(f"\n{_FOOT}\n")
+        return
+    formatter.write("\nOptions\n")
+    formatter.write("  -V, --version  Show the version and exit.\n")
+    formatter.write("  -h, --help     Show the usual commands, with --all every one.\n")
+    formatter.write(
+        "\nA TEXT in quotes is one prompt: callboard [FLAGS] TEXT\n(callboard loki --help has the flags).\n"
+    )
 
 
 def _takes_no_directory(command: click.Command) -> bool:
@@ -157,7 +205,7 @@ def _unknown(arguments: Sequence[str]) -> str:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(None, "-V", "--version", package_name="callboard", message="callboard %(version)s")
 def cli() -> None:
-    """Runs many LLM agents, written in YAML, in one supervised process. `help_text` has the text of `--help`."""
+    """Runs many LLM agents, written in YAML, in one supervised process. `write_help` has the text of `--help`."""
 
 
 def main() -> NoReturn:

@@ -33,9 +33,8 @@ from ...protocol.ages import age
 from ...protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
 from ...protocol.mcp.config import Server
 from ...supervisors import Actor
-from ..browser import has_browser, open_browser
-from ..frame import act, person_at_terminal
-from ..render.plain import choose
+from ..desktop import has_browser, open_browser
+from ..frame import act, choose_display, person_at_terminal
 from ..render.text import columns, safe
 from ..vault_passphrase import vault_of
 
@@ -72,7 +71,7 @@ def sign_in_to_client(
         await token_file_of(client.name, os.environ).put(token, signing_in.server)
         return f"signed in to {signing_in.who}{_for(token.scopes)}\n"
 
-    progress = choose(sys.stderr, quiet=True, verbose=False, prompting=signing_in.person, by_hand=True)
+    progress = choose_display(sys.stderr, quiet=True, verbose=False, prompting=signing_in.person, by_hand=True)
     sys.stdout.write(act(by_hand, config_dir=config_dir, progress=progress, person=signing_in.person))
     return 0
 
@@ -303,7 +302,7 @@ def sign_in_to_server(
         token = await sign_in(server, _store(server), os.environ, person, scopes=_spelled(scopes))
         return f"signed in to MCP server '{safe(server.name)}'{_for(token.scopes)}\n"
 
-    progress = choose(sys.stderr, quiet=True, verbose=False, prompting=person_here, by_hand=True)
+    progress = choose_display(sys.stderr, quiet=True, verbose=False, prompting=person_here, by_hand=True)
     sys.stdout.write(act(by_hand, config_dir=config_dir, progress=progress, person=person_here))
     return 0
 

@@ -22,9 +22,8 @@ from ...protocol.journal import About
 from ...protocol.outcome import Outcome
 from .. import logging
 from ..failure import complain
-from ..frame import person_at_terminal, play
+from ..frame import choose_display, person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
 from ..render.progress import ProgressDisplay
 from ..render.result import ResultFormat, for_format
 from ..render.text import with_node
@@ -57,7 +56,7 @@ def execute_durable_run(run: str, about: About | None, flags: DurableRunFlags, d
     logging.configure()
     person = person_at_terminal(no_input=flags.no_input)
     shared = flags.output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
+    progress = choose_display(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
     if flags.output == "text" and sys.stdout.isatty():
         progress = answer = AnswerDisplay(progress, sys.stdout, streams=True)
         result: ResultFormat = AnswerResult(sys.stdout, answer)

@@ -23,9 +23,8 @@ from ...protocol.errors import KnowledgeError, KnowledgeMissing, UsageError
 from ...protocol.kernel.questions import Question
 from ...protocol.knowledge import Chunk, Hit, Retrieved
 from ...supervisors import Actor
-from ..frame import act, person_at_terminal
-from ..render.lines import duration
-from ..render.plain import choose
+from ..frame import act, choose_display, person_at_terminal
+from ..render.narration import duration
 from ..render.text import columns, counted, json_object, one_line, redrawable, safe
 from .kb_targets import age_of, bytes_in_words, recipes, state_of
 
@@ -43,7 +42,7 @@ def build_bases(target: str, config_dir: str | None, *, quiet: bool, as_json: bo
         click.exceptions.Exit: a signal interrupted it.
     """
     found = recipes(target, config_dir)
-    progress = choose(sys.stderr, quiet=quiet, verbose=False, by_hand=True)
+    progress = choose_display(sys.stderr, quiet=quiet, verbose=False, by_hand=True)
     reports: list[BuildReport] = []
     unwritten: list[OSError] = []
 
@@ -285,7 +284,7 @@ def search_bases(
                 for recipe in found
             ]
 
-    progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False, by_hand=True)
+    progress = choose_display(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False, by_hand=True)
     answers = act(look_up, config_dir=config_dir, progress=progress)
     if as_json:
         rows = [

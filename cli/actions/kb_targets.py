@@ -25,7 +25,7 @@ from ...actors.work.knowledge.recipe import Recipe, recipes_of
 from ...actors.work.models import weights
 from ...protocol.errors import CallboardError, UsageError
 from ...protocol.problems import did_you_mean
-from ..render.lines import ago
+from ..render.narration import ago
 from ..render.text import columns, counted, json_object, one_line, safe
 from .missing_inputs import definition
 

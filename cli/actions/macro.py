@@ -31,9 +31,8 @@ from ...protocol.macro import Macro
 from ...protocol.requests import Limits
 from .. import flag_values
 from ..failure import complain
-from ..frame import person_at_terminal, play
+from ..frame import choose_display, person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
 from ..render.result import ResultFormat, for_format
 from ..render.text import counted, safe, with_node
 from ..settings_warnings import already_printed
@@ -66,7 +65,7 @@ def run_macro(name: str, arguments: Sequence[str], flags: dict[str, Any]) -> int
         _print_warnings(macro, given)
     request = flag_values.request(flags)
     person = person_at_terminal(no_input=flags["no_input"])
-    progress = choose(sys.stderr, quiet=quiet, verbose=verbose, prompting=person)
+    progress = choose_display(sys.stderr, quiet=quiet, verbose=verbose, prompting=person)
     result: ResultFormat = for_format("text", sys.stdout)
     if sys.stdout.isatty() and not flags["dry_run"]:
         progress = answer = AnswerDisplay(progress, sys.stdout, streams=True)
@@ -188,6 +187,6 @@ class _Terminal:
 
     async def copy(self, asked: frames.CopyText) -> None:
         """Copy a text to the clipboard of the machine that runs the command."""
-        from ..clipboard import copy
+        from ..desktop import copy_text
 
-        await trio.to_thread.run_sync(copy, asked.text)
+        await trio.to_thread.run_sync(copy_text, asked.text)

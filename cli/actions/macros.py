@@ -19,7 +19,7 @@ from ...actors.io.settings import load_settings
 from ...actors.work.macros import FILES
 from ...protocol.errors import CallboardError, NotFound
 from ...protocol.macro import Macro
-from ..editor import edit_file, edit_new
+from ..desktop import edit_file, edit_new
 from ..render.text import columns, json_object, one_line, safe
 
 _NEW = """\

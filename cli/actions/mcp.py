@@ -39,10 +39,9 @@ from ...protocol.mcp.model import McpTool as ServerTool
 from ...protocol.problems import Problem, errors_in
 from ...protocol.references import REFERENCE
 from ...supervisors import Actor
-from ..frame import act
+from ..frame import act, choose_display
 from ..new_files import write_files
-from ..render.lines import duration
-from ..render.plain import choose
+from ..render.narration import duration
 from ..render.progress import ProgressDisplay
 from ..render.text import ASKS, columns, counted, fitted, json_object, one_line, redrawable, safe
 
@@ -305,7 +304,7 @@ def _nothing_to_probe(config: McpConfig) -> CallboardError:
 
 
 def _progress() -> ProgressDisplay:
-    return choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
+    return choose_display(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
 
 
 async def _probe(me: Actor, scope: ServerScope, server: Server) -> ServerProbe:

@@ -21,8 +21,7 @@ from ...actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check
 from ...actors.work.models.catalog import ModelCatalog
 from ...actors.work.models.model_listing import usd
 from ...protocol.model_names import models_of
-from ..frame import act
-from ..render.plain import choose
+from ..frame import act, choose_display
 from ..render.text import json_object, one_line, redrawable, safe
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def checked_models(names: Sequence[str], settings: Settings, home: Path) -> list
 
 def _asked(found: list[Checked], config_dir: str | None, *, shown: bool) -> list[Checked]:
     """Send a request to each model and print each result as soon as it is known."""
-    progress = choose(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
+    progress = choose_display(sys.stderr, quiet=not redrawable(sys.stderr), verbose=False)
     unwritten: list[OSError] = []
 
     async def ask_all(me: Actor, root: Root) -> list[Checked]:

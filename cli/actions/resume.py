@@ -30,9 +30,8 @@ from ...protocol.repeats import OnUnknown
 from .. import logging
 from ..control.client import matching_id
 from ..control.commands.stored_runs import runs_dir
-from ..frame import keeping, person_at_terminal, play
+from ..frame import choose_display, keeping, person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
 from ..render.progress import ProgressDisplay
 from ..render.result import ResultFormat, for_format
 from ..render.text import json_object, one_line, safe, table
@@ -134,7 +133,7 @@ def _play(run: InterruptedRun, flags: ResumeFlags) -> int:
     logging.configure()
     person = person_at_terminal(no_input=flags.no_input)
     shared = flags.output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
+    progress = choose_display(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
     if flags.output == "text" and sys.stdout.isatty():
         progress = answer = AnswerDisplay(progress, sys.stdout, streams=True)
         result: ResultFormat = AnswerResult(sys.stdout, answer)

@@ -19,7 +19,7 @@ from ...actors.work.roles import FILES, find, locate, save
 from ...protocol.errors import CallboardError, Conflict, InvalidFile, UsageError
 from ...protocol.problems import errors_in
 from ...protocol.role import Role, RoleFile
-from ..editor import edit_file, edit_new
+from ..desktop import edit_file, edit_new
 from ..render.text import columns, counted, json_object, one_line, safe
 
 _OF_TEXT = ("name", "description", "prompt", "use_tools")

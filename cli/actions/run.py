@@ -40,9 +40,8 @@ from ...protocol.settings import Settings
 from ...protocol.settings.prelude import Prelude, prelude_of
 from .. import logging
 from ..failure import complain
-from ..frame import keeping, person_at_terminal, play
+from ..frame import choose_display, keeping, person_at_terminal, play
 from ..render.answer import AnswerDisplay, AnswerResult, style_of
-from ..render.plain import choose
 from ..render.progress import ProgressDisplay
 from ..render.result import ResultFormat, for_format
 from ..render.text import with_node
@@ -184,7 +183,7 @@ def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | Non
     tape = playback_of(flags.record, flags.replay, loose=flags.loose, durable=bool(flags.durable))
     # Events go to the same terminal, where a redrawn tree would erase them.
     shared = flags.output == "stream-json" and sys.stdout.isatty()
-    progress = choose(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
+    progress = choose_display(sys.stderr, quiet=flags.quiet, verbose=flags.verbose, prompting=person, shared=shared)
     if result is None and flags.output == "text" and sys.stdout.isatty() and not flags.dry_run:
         progress = answer = AnswerDisplay(progress, sys.stdout, streams=not flags.no_stream)
         result = AnswerResult(sys.stdout, answer)

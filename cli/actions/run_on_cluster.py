@@ -14,7 +14,7 @@ from ...protocol.control.things import RunInfo
 from ...protocol.errors import UsageError
 from .. import logging
 from ..control.client import ControlClient, with_client
-from ..control.commands.attaching import attach
+from ..control.commands.following import attach
 from ..control.servers import Where
 from ..stdin import prompt_text
 

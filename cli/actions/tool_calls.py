@@ -37,8 +37,7 @@ from ...protocol.permissions import Permissions as Rules
 from ...protocol.problems import did_you_mean
 from ...supervisors import Actor
 from .. import flag_values
-from ..frame import act, person_at_terminal
-from ..render.plain import choose
+from ..frame import act, choose_display, person_at_terminal
 from ..render.text import json_object, redrawable, safe, uncoloured
 from ..stdin import piped_text
 from ..vault_passphrase import vault_of
@@ -86,7 +85,7 @@ def call_tool(
         return await execute_call(me, tool, given, permissions, registry.permissions(rules_of(of)))
 
     # The result or the error is enough; `--verbose` shows the events too.
-    progress = choose(sys.stderr, quiet=not verbose, verbose=True, prompting=person)
+    progress = choose_display(sys.stderr, quiet=not verbose, verbose=True, prompting=person)
     return print_result(act(by_hand, config_dir=config_dir, progress=progress, person=person))
 
 
@@ -188,7 +187,7 @@ def call_mcp_tool(
             return await execute_call(me, direct_tool(view, found), given, context.permissions)
 
     quiet = not (verbose or redrawable(sys.stderr))
-    progress = choose(sys.stderr, quiet=quiet, verbose=verbose, prompting=person, by_hand=True)
+    progress = choose_display(sys.stderr, quiet=quiet, verbose=verbose, prompting=person, by_hand=True)
     turn = act(by_hand, config_dir=config_dir, progress=progress, person=person)
     for text in unanswered if quiet else ():
         sys.stderr.write(f"callboard: {safe(text)}\n")

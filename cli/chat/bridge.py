@@ -20,6 +20,9 @@ GATHER = 0.02
 TAKE = 0.008
 """Seconds of processing at a time."""
 
+GOODBYE = "goodbye"
+"""Id of the last request of a connection."""
+
 
 class ScreenEnd:
     """Queue towards the screen. `put` may be called from any thread, `begin` only from the screen's.

@@ -1,7 +1,8 @@
 """Chat conversation: sends the user's lines to the server and displays their results.
 
 The server decides the order of lines: which one waits for another, and which one the current run reads
-(`actors.front.chat`).
+(`actors.front.chat`). `UnsentLines` has the lines that wait for the connection, or for the chat to open. A line is
+added in the moment it is entered, so that an interrupt right after it finds it.
 """
 
 from __future__ import annotations
@@ -22,17 +23,14 @@ from ...protocol.errors import CallboardError, NotFound, ServerLost
 from ...protocol.version import VERSION
 from ..render.answer import AnswerStyle
 from ..render.text import one_line
+from .bridge import GOODBYE
 from .client import ChatClient
+from .display import Display, ScreenOutput
 from .following import Following
-from .person_asked import PersonAsked, QuestionNotice
-from .presence import GOODBYE, Presence
 from .prompts import Prompts
-from .reconnect import Reconnect
+from .reconnect import Presence, Reconnect
 from .screen.application import ChatScreen
-from .screen_output import ScreenOutput
-from .send_queue import Sending, UnsentLines
-from .server_requests import ServerRequests
-from .story import Display
+from .server_requests import PersonAsked, QuestionNotice, ServerRequests
 
 _COMPLETE_WITHIN = 30.0
 """Timeout of a completion request in seconds."""
@@ -467,3 +465,54 @@ class ChatConversation:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+class Sending:
+    """Entered line.
+
+    Attributes:
+        text: entered text.
+        behind: True if other lines were unfinished at that time.
+        is_out: True if it was sent.
+    """
+
+    def __init__(self, text: str, *, behind: bool) -> None:
+        self.text = text
+        self.behind = behind
+        self.is_out = False
+
+
+class UnsentLines:
+    """Unfinished lines; true while there are any."""
+
+    def __init__(self) -> None:
+        self._lines: list[Sending] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def add(self, text: str, *, first: bool = False) -> Sending:
+        """Add an entered line. `first`: a line of the program itself, which precedes lines entered so far."""
+        line = Sending(text, behind=bool(self._lines) and not first)
+        self._lines.insert(0 if first else len(self._lines), line)
+        return line
+
+    def send(self, line: Sending) -> bool:
+        """Mark a line as sent; return False if it was withdrawn."""
+        line.is_out = line in self._lines
+        return line.is_out
+
+    def end(self, line: Sending) -> None:
+        """Remove a finished line."""
+        if line in self._lines:
+            self._lines.remove(line)
+
+    def withdraw(self) -> list[Sending]:
+        """Withdraw and return the lines that were not sent."""
+        waiting = [each for each in self._lines if not each.is_out]
+        self._lines = [each for each in self._lines if each.is_out]
+        return waiting
+
+    def go_over(self) -> None:
+        """Forget sent lines when the user switches to another chat: they belong to the previous one."""
+        self._lines = [each for each in self._lines if not each.is_out]

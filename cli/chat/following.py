@@ -16,8 +16,7 @@ from ...protocol.control import chat, own
 from ...protocol.errors import CallboardError, ServerLost
 from ...protocol.events.decode import decode
 from .client import ChatClient
-from .screen_output import ScreenOutput
-from .story import ChatStory
+from .display import ChatStory, ScreenOutput
 
 AHEAD = 16
 """Past runs that are read ahead while another is displayed."""

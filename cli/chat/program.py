@@ -150,14 +150,14 @@ class _Program:
         from pathlib import Path
 
         from ..render.answer import AnswerStyle, style_of
-        from ..render.plain import mark_for
+        from ..render.progress import mark_for
         from ..render.text import colours, redrawable
         from .bridge import ScreenEnd
         from .client import ChatClient
         from .conversation import ChatConversation
-        from .presence import Presence
-        from .screen.history import DirectoryHistory, history_file
-        from .story import Display
+        from .display import Display
+        from .reconnect import Presence
+        from .screen.field import DirectoryHistory, history_file
 
         screen, stdout = self._thread.screen, sys.stdout
 

@@ -19,9 +19,8 @@ from ...protocol.errors import NoServer, Saturated, ServerLost, Unauthorized
 from ..control.client import FIRST_WAIT, LONGEST_WAIT, PATIENCE
 from ..control.connection import ControlConnection, open_connection
 from ..control.servers import ControlServer, Where, find_server
-from .bridge import ScreenEnd, TrioEnd
+from .bridge import GOODBYE, ScreenEnd, TrioEnd
 from .local import MOST
-from .presence import GOODBYE
 
 SETTLES = 3.0
 """Seconds in which a restarted server may not have published its token yet."""

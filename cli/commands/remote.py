@@ -49,14 +49,14 @@ def top(run: str | None, as_json: bool, url: str | None, token: str | None) -> i
 
     If stdout is not a terminal, and with -o json, print the present state once.
     """
+    from ..control.commands import top
     from ..control.servers import Where
-    from ..control.top import app
     from ..render.text import redrawable
 
     where = Where(url=url, token=token)
     if not as_json and sys.stdin.isatty() and redrawable(sys.stdout):
-        return app.watch(where, run)
-    return app.snapshot(where, run, as_json=as_json)
+        return top.watch(where, run)
+    return top.snapshot(where, run, as_json=as_json)
 
 
 @click.command("attach", short_help="Watch a run of a server, and answer its questions.")
@@ -76,7 +76,7 @@ def attach(**given: Any) -> int:
     """
     options.check_loudness(given)
     from .. import logging
-    from ..control.commands.attaching import attach as follow_run
+    from ..control.commands.following import attach as follow_run
 
     logging.configure()
     return follow_run(**given)

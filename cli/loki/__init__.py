@@ -3,7 +3,7 @@
 A user of Loki or aichat types one prompt after a few flags; lists, secrets and settings are flags too. This package
 parses such a line (`flags`) and executes it (`play`) with the functions behind `ask`, `run`, `macro`, `vault` and other
 commands. Only features without a command of their own are implemented here: `execute` (`-e`: a shell command from
-words, with a menu), `code` (`-c`: only the code of an answer), `info` and `lists` (one item per line, for scripts).
+words, with a menu; `-c`: only the code of an answer) and `info` (settings and paths, one per line, for scripts).
 
 `routing` recognises such command lines, and is the only module of this package that `callboard COMMAND` imports.
 """

@@ -1,4 +1,4 @@
-"""Flag `-e`: a shell command from words, and a menu to execute, revise, describe or copy it.
+"""Flags `-e` and `-c`: a shell command from words, with a menu to execute, revise, describe or copy it; only the code.
 
 Three rules. The executed command is exactly the displayed one: a command with control characters, or with marks that
 reorder a line, is displayed escaped and can't be executed, copied or printed for a shell. Nothing is executed without a
@@ -6,29 +6,41 @@ key that was pressed after the command could be read. And if stdout is not a ter
 the command is only printed.
 
 The command replaces this process: it owns the terminal, Ctrl-C and Ctrl-Z, and its exit code is that of `callboard`.
+
+An executed command is added to the shell's history, so that the arrow up finds it. Each shell has a file in its own
+format. A line is appended with one write, as shells do that share their history between windows; a missing file is not
+created. A running shell may read it late (bash: `history -n`) or overwrite it at its end (bash without `histappend`),
+which is the user's setting for all windows alike.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import resource
 import signal
 import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 import click
+import msgspec
 
+from ...actors.io.directories import config_dir as configured
 from ...actors.io.environment import shell_of
+from ...actors.io.settings import load_settings
 from ...protocol.errors import CallboardError, UsageError
 from ...protocol.kernel.questions import Question
 from ...protocol.outcome import Outcome
-from .. import clipboard
 from ..actions.run import execute_run
-from ..render.result import ResultFormat
+from ..desktop import copy_text
+from ..render.result import ResultFormat, TextResult
 from ..render.text import colours, paint, safe
-from .code import code_of
 from .loki_args import Given
-from .shell_history import add_to_history
 
 _MENU = "execute | revise | describe | copy | quit"
 _KEYS = {"e": "execute", "y": "execute", "\n": "execute", "r": "revise", "d": "describe", "c": "copy", "q": "quit"}
@@ -125,7 +137,7 @@ def _menu(text: str, command: str, given: Given, terminal: int, limit: tuple[int
 
 
 def _choice(command: str, terminal: int) -> str:
-    from ..render.one_key import read_key
+    from ..render.keyboard import read_key
 
     shown = safe(command)
     coloured = colours(sys.stderr)
@@ -170,7 +182,7 @@ def _revised(text: str, command: str) -> str:
 
 
 def _copy(command: str) -> int:
-    taken_by = clipboard.copy(_harmless(command), sys.stderr)
+    taken_by = copy_text(_harmless(command), sys.stderr)
     sys.stderr.write(f"callboard: copied ({taken_by})\n")
     return 0
 
@@ -200,3 +212,125 @@ def replace_process(program: str, arguments: list[str]) -> NoReturn:
         os.execvp(program, arguments)  # noqa: S606 - the shell itself is started
     except OSError as error:
         raise UsageError(f"$SHELL is '{program}', which can't be started: {error.strerror}") from error
+
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+
+
+def code_of(text: str) -> str:
+    """Return the contents of a Markdown text's fenced blocks, one after the other; the whole text if there is none.
+
+    A block without an end (the reply was cut off) extends to the end. Models that are asked for code alone often omit
+    the fences.
+    """
+    blocks: list[list[str]] = []
+    fence = ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if fence:
+            closes = mark is not None and mark[1].startswith(fence) and not mark[2].strip()
+            if closes:
+                fence = ""
+            else:
+                blocks[-1].append(line)
+        elif mark is not None and not (mark[1][0] == "`" and "`" in mark[2]):
+            fence = mark[1]
+            blocks.append([])
+    if not blocks:
+        return text.strip("\n")
+    return "\n\n".join("\n".join(lines).strip("\n") for lines in blocks)
+
+
+class CodeResult(TextResult):
+    """Result format that writes only the code of the answer."""
+
+    def finish(self, outcome: Outcome) -> None:
+        """Write the code as `TextResult` writes a text."""
+        super().finish(msgspec.structs.replace(outcome, output=code_of(outcome.output)))
+
+
+_TAIL = 4096
+_METAFIED = {code: bytes((0x83, code ^ 0x20)) for code in (0, *range(0x83, 0xA3))}
+"""Encoding of the bytes that zsh reserves for itself."""
+
+
+def add_to_history(command: str, shell: str, config_dir: str | None) -> None:
+    """Append the command, unless `save_shell_history` is false. Write errors are ignored."""
+    settings, _ = load_settings(configured(config_dir, os.environ)[0])
+    if settings.other.get("save_shell_history") is False:
+        return
+    kind = _KINDS.get(Path(shell).name)
+    if kind is None:
+        return
+    where, entry = kind
+    file = where(os.environ)
+    with suppress(OSError):
+        end = _end_of(file)
+        cut_off = b"\n" if end and not end.endswith(b"\n") else b""
+        _append(file, cut_off + entry(command, end))
+
+
+def _append(file: Path, data: bytes) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fish holds this lock while it rewrites the file
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _end_of(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(stream.tell() - _TAIL, 0))
+        return stream.read()
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or Path.home())
+
+
+def _of_bash(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HISTFILE") or _home(environ) / ".bash_history")
+
+
+def _in_bash(command: str, end: bytes) -> bytes:
+    """Return the entry, with a timestamp if others have one. Only with timestamps do several lines form one command."""
+    timed = any(line.startswith(b"#") and line[1:].isdigit() for line in end.splitlines())
+    return (f"#{int(time.time())}\n" if timed else "").encode() + command.encode() + b"\n"
+
+
+def _of_zsh(environ: Mapping[str, str]) -> Path:
+    if named := environ.get("HISTFILE"):
+        return Path(named)
+    home = Path(environ.get("ZDOTDIR") or _home(environ))
+    return next(
+        (file for name in (".zsh_history", ".histfile") if (file := home / name).is_file()), home / ".zsh_history"
+    )
+
+
+def _in_zsh(command: str, end: bytes) -> bytes:
+    """Return the entry in extended format (`: time:0;command`) if recent entries use it, with zsh's escapes."""
+    extended = any(line.startswith(b": ") and b";" in line for line in end.splitlines()[-5:])
+    ends = " " if command.endswith("\\") else ""  # otherwise the entry would continue on the next line
+    text = (command.replace("\n", "\\\n") + ends).encode()
+    head = f": {int(time.time())}:0;".encode() if extended else b""
+    return head + b"".join(_METAFIED.get(code, bytes((code,))) for code in text) + b"\n"
+
+
+def _of_fish(environ: Mapping[str, str]) -> Path:
+    data = Path(environ.get("XDG_DATA_HOME") or _home(environ) / ".local" / "share")
+    return data / "fish" / f"{environ.get('fish_history') or 'fish'}_history"
+
+
+def _in_fish(command: str, _end: bytes) -> bytes:
+    text = command.replace("\\", "\\\\").replace("\n", "\\n")
+    return f"- cmd: {text}\n  when: {int(time.time())}\n".encode()
+
+
+_KINDS: dict[str, tuple[Callable[[Mapping[str, str]], Path], Callable[[str, bytes], bytes]]] = {
+    "bash": (_of_bash, _in_bash),
+    "zsh": (_of_zsh, _in_zsh),
+    "fish": (_of_fish, _in_fish),
+}
+"""History file of each shell, and the function that formats a command, given the end of the file."""

@@ -230,8 +230,7 @@ class AnswerResult(TextResult):
         if look.theme is None or _is_json(outcome.output):
             super().finish(outcome)
             return
-        from .markdown.terminal import size_of
-        from .markdown.writer import TerminalWriter
+        from .markdown.terminal import TerminalWriter, size_of
 
         rendered = look.renderer(size_of(self._stream)[0])
         lines = rendered.feed(outcome.output).settled + rendered.end().settled

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 import trio
 
 from ...actors.io.lines import line_writer
-from .lines import duration
-from .plain import mark_for
-from .progress import ProgressDisplay
+from .narration import duration
+from .progress import ProgressDisplay, mark_for
 from .text import colours, one_line, paint, redrawable, safe, with_node
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Terminal text: escaping, colours, and columns.
+"""Terminal text: escaping, colours, character widths, and columns.
 
 A terminal interprets its input: an escape sequence in a model's answer could retitle the window, hide a line, or write
 to the clipboard. So control characters are printed escaped (`\\x1b`), never sent. The same applies to the Unicode marks
@@ -6,6 +6,9 @@ that reorder a line, which can make a dangerous question look harmless.
 
 `NO_COLOR` (any value) overrides `CLICOLOR_FORCE` (any value but 0), which overrides the kind of the stream. `TERM=dumb`
 means lines only. rich itself reads `COLUMNS`.
+
+Terminals disagree about the width of emoji. The wider result is used: a line that is narrower than computed does no
+harm, but the terminal would break a wider one. `fitting` never separates a character from its combining marks.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TextIO
 
 _KEPT = {ord("\t"), ord("\n")}
@@ -60,6 +64,9 @@ def with_node(message: str, node: str | None) -> str:
     return message if node is None or f"'{node}'" in message else f"node '{node}': {message}"
 
 
+END = "\x1b[0m"
+"""SGR sequence that resets all colours."""
+
 _SGR = {
     "dim": "2",
     "warning": "33",
@@ -90,7 +97,59 @@ def redrawable(stream: TextIO) -> bool:
 def paint(text: str, style: str) -> str:
     """Colour a text in one of the styles dim, warning, error, question, title, text, added, removed, hunk."""
     code = _SGR[style]
-    return f"\x1b[{code}m{text}\x1b[0m" if code else text
+    return f"\x1b[{code}m{text}{END}" if code else text
+
+
+_JOINER = "\u200d"
+_EMOJI_STYLE = "\ufe0f"
+_SKINS = range(0x1F3FB, 0x1F400)
+_HANGUL_FOLLOWING = range(0x1160, 0x1200)
+
+
+def width_of(text: str) -> int:
+    """Return the columns of a text without control characters."""
+    if text.isascii():
+        return len(text)
+    taken = sum(map(char_width, text))
+    if _EMOJI_STYLE in text:
+        taken += sum(char_width(text[at - 1]) == 1 for at, char in enumerate(text) if at and char == _EMOJI_STYLE)
+    return taken
+
+
+@lru_cache(4096)
+def char_width(char: str) -> int:
+    """Return the columns of a character: 0 for a combining mark."""
+    code = ord(char)
+    if code in _SKINS or code in _HANGUL_FOLLOWING:
+        return 0
+    if unicodedata.category(char) in ("Mn", "Me", "Cf") and code != 0xAD:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def clusters(text: str) -> Iterator[str]:
+    """Yield the text in clusters that must not be cut: a character with its combining and joined ones."""
+    begin = 0
+    for at in range(1, len(text)):
+        char = text[at]
+        if (char_width(char) and text[at - 1] != _JOINER) or char == "\t":
+            yield text[begin:at]
+            begin = at
+    if text:
+        yield text[begin:]
+
+
+def fitting(text: str, room: int) -> int:
+    """Return how many characters fit into `room` columns: at least one cluster, so that callers always progress."""
+    if text.isascii():
+        return max(1, min(len(text), room))
+    taken = end = 0
+    for cluster in clusters(text):
+        taken += width_of(cluster)
+        if taken > room and end:
+            return end
+        end += len(cluster)
+    return end
 
 
 ASKS = {"allow": "", "ask": "asks first", "deny": "denied"}
@@ -157,17 +216,6 @@ def fitted(lines: Iterable[str]) -> str:
         width = shutil.get_terminal_size().columns
         lines = [_cut(line, width) for line in lines]
     return "".join(line + "\n" for line in lines)
-
-
-def width_of(text: str) -> int:
-    """Return the terminal columns of a text."""
-    return len(text) if text.isascii() else sum(map(_width, text))
-
-
-def _width(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _padded(cell: str, width: int) -> str:

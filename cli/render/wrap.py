@@ -1,4 +1,4 @@
-"""Wrapping of question texts into rows that fit the terminal.
+"""Question texts and diffs in rows that fit the terminal.
 
 The text of a permission question lists a tool's arguments, and the tool's caller chose them: a wrapped row must not
 pass for a separate line. So no row is left to the terminal to wrap, because the terminal would continue in the first
@@ -9,10 +9,9 @@ begins.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from prompt_toolkit.utils import get_cwidth
-
-from .text import safe
+from .text import paint, safe
 
 _BEGINNING = re.compile(r" *(?:\| )?")
 _INDENT = "  "
@@ -50,6 +49,8 @@ def wrapped(line: str, width: int, *, deeper: int = 0) -> list[str]:
     Args:
         deeper: additional indentation of continuation rows, except in a table.
     """
+    from prompt_toolkit.utils import get_cwidth  # imported late: it takes a while, and not every diff is wrapped
+
     if get_cwidth(line) <= width or "\t" in line:
         return [line]
     column = _COLUMNS.match(line)
@@ -90,9 +91,39 @@ def _broken(line: str, width: int, hanging: str, *, whole_words: bool) -> list[s
 
 
 def _fitting(text: str, room: int) -> int:
+    from prompt_toolkit.utils import get_cwidth
+
     taken = 0
     for at, character in enumerate(text):
         taken += get_cwidth(character)
         if taken > room:
             return max(at, 1)
     return len(text)
+
+
+_HEADS = ("--- ", "+++ ", "Binary files ")
+_STYLES = {"+": "added", "-": "removed", "@": "hunk", "\\": "dim"}
+
+
+def diff_lines(diff: str, *, coloured: bool) -> list[str]:
+    """Return the lines of one file's diff, each escaped and coloured by its kind."""
+    return [paint(line, style) if coloured and line else line for line, style in _styled(diff)]
+
+
+def diff_rows(diff: str, width: int, *, coloured: bool) -> list[str]:
+    """Return the diff in rows of at most `width` columns, indented by two; continuation rows are indented further."""
+    found = []
+    for line, style in _styled(diff):
+        parts = rows(line, width, arguments=True)
+        found += [paint(part, style) if coloured and part else part for part in parts]
+    return found
+
+
+def _styled(diff: str) -> Iterator[tuple[str, str]]:
+    """Yield each line, escaped, with its style."""
+    body = False
+    for raw in diff.removesuffix("\n").split("\n"):
+        body = body or raw.startswith("@@")
+        # Only a newline ends a line of a diff. Another line separator could forge a line.
+        line = safe(raw.removesuffix("\r")).replace("\n", "\\u2028")
+        yield line, _STYLES.get(raw[:1], "text") if body or not raw.startswith(_HEADS) else "title"

@@ -64,7 +64,7 @@ class DrawnMenus(_Printer):
     """Menus; one line with the answer remains on the screen."""
 
     def pick(self, title: str, entries: Sequence[str]) -> int:
-        from ..render.early import Early
+        from ..render.keyboard import Early
         from ..render.menu import Menu
 
         picked = self._run(title, lambda source: Menu(entries, early=Early(source), back=True).application())
@@ -72,7 +72,7 @@ class DrawnMenus(_Printer):
         return int(picked[0])
 
     def search(self, title: str, entries: Sequence[str], about: Sequence[str] = (), *, free: bool = False) -> int | str:
-        from ..render.filter_menu import FilterMenu
+        from ..render.menu import FilterMenu
 
         picked: int | str = self._run(title, lambda _: FilterMenu(entries, about, free=free, back=True).application())
         self.say(f"  = {one_line(picked if isinstance(picked, str) else entries[picked], 110)}")
@@ -104,7 +104,7 @@ class DrawnMenus(_Printer):
         from prompt_toolkit.input import create_input
 
         from ..render.dialog import terminal_behind
-        from ..render.early import drop_pending
+        from ..render.keyboard import drop_pending
 
         self._title(title)
         source = create_input(sys.stdin)

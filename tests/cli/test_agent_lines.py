@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from callboard.cli.render.narration import Narrator
-from callboard.cli.render.plain import PlainLines
+from callboard.cli.render.progress import PlainLines
 from callboard.protocol import events as ev
 
 MakeEvent = Callable[..., ev.Event]

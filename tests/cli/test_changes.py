@@ -10,7 +10,7 @@ import pytest
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
-from callboard.cli.render.diff import diff_lines
+from callboard.cli.render.wrap import diff_lines
 
 from .conftest import Ended
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.messages import says
 
-from callboard.cli import clipboard
+from callboard.cli import desktop
 from callboard.protocol.errors import UsageError
 
 VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "TMUX")
@@ -52,14 +52,14 @@ def test_a_program_and_the_terminal_both_get_the_text(programs: Path, monkeypatc
     kept = add(programs, "xclip")
     monkeypatch.setenv("DISPLAY", ":0")
     terminal = Terminal()
-    assert clipboard.copy("grüße\nzwei", terminal) == "xclip, the terminal"
+    assert desktop.copy_text("grüße\nzwei", terminal) == "xclip, the terminal"
     assert kept.read_text() == "-selection clipboard\ngrüße\nzwei"
     assert sent(terminal) == "grüße\nzwei".encode()
 
 
 def test_a_program_without_a_display_is_not_asked(programs: Path) -> None:
     kept = [add(programs, name) for name in ("wl-copy", "xclip", "xsel")]
-    assert clipboard.copy("x", Terminal()) == "the terminal"
+    assert desktop.copy_text("x", Terminal()) == "the terminal"
     assert not any(file.exists() for file in kept)
 
 
@@ -68,7 +68,7 @@ def test_the_next_program_is_asked_when_one_fails(programs: Path, monkeypatch: p
     kept = add(programs, "xsel")
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     monkeypatch.setenv("DISPLAY", ":0")
-    assert clipboard.copy("x", io.StringIO()) == "xsel"
+    assert desktop.copy_text("x", io.StringIO()) == "xsel"
     assert kept.read_text() == "--clipboard --input\nx"
 
 
@@ -77,13 +77,13 @@ def test_tmux_hands_the_text_on_which_it_would_not_by_the_sequence(
 ) -> None:
     kept = add(programs, "tmux")
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
-    assert clipboard.copy("x", io.StringIO()) == "tmux"
+    assert desktop.copy_text("x", io.StringIO()) == "tmux"
     assert kept.read_text() == "load-buffer -w -\nx"
 
 
 def test_windows_gets_a_text_that_says_its_encoding(programs: Path) -> None:
     kept = add(programs, "clip.exe")
-    clipboard.copy("grüße", io.StringIO())
+    desktop.copy_text("grüße", io.StringIO())
     assert kept.read_bytes().partition(b"\n")[2].decode("utf-16") == "grüße"
 
 
@@ -93,20 +93,20 @@ def test_a_terminal_that_does_not_know_the_sequence_is_not_sent_it(
 ) -> None:
     monkeypatch.setenv("TERM", term)
     terminal = Terminal()
-    with pytest.raises(UsageError, match=says("cli.clipboard._no_way.2")):
-        clipboard.copy("x", terminal)
+    with pytest.raises(UsageError, match=says("cli.desktop._no_way.2")):
+        desktop.copy_text("x", terminal)
     assert terminal.getvalue() == ""
 
 
 def test_what_is_too_long_for_terminals_needs_a_program(programs: Path) -> None:
     terminal = Terminal()
-    with pytest.raises(UsageError, match=says("cli.clipboard._no_way")):
-        clipboard.copy("x" * (clipboard.OSC_52_LIMIT + 1), terminal)
+    with pytest.raises(UsageError, match=says("cli.desktop._no_way")):
+        desktop.copy_text("x" * (desktop.OSC_52_LIMIT + 1), terminal)
     assert terminal.getvalue() == ""
-    assert clipboard.copy("x" * clipboard.OSC_52_LIMIT, terminal) == "the terminal"
+    assert desktop.copy_text("x" * desktop.OSC_52_LIMIT, terminal) == "the terminal"
 
 
 def test_a_text_that_utf_8_has_no_bytes_for_is_copied_without_them(programs: Path) -> None:
     terminal = Terminal()
-    clipboard.copy("a\udcffb", terminal)
+    desktop.copy_text("a\udcffb", terminal)
     assert sent(terminal) == b"a?b"

@@ -19,7 +19,7 @@ from support.starter import CALLBOARD
 from support.waiting import PATIENCE, until
 
 from callboard.cli.render.dialog import Dialog
-from callboard.cli.render.early import READING, Early
+from callboard.cli.render.keyboard import READING, Early
 from callboard.protocol.kernel.questions import Question
 
 COMMAND = CALLBOARD

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.cli.editor import edit_file, edit_new
+from callboard.cli.desktop import edit_file, edit_new
 from callboard.protocol.errors import UsageError
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from callboard.cli.help_text import GROUPS, USUAL
-from callboard.cli.main import COMMANDS, cli
+from callboard.cli.main import COMMANDS, GROUPS, USUAL, cli
 
 
 def text_of(*arguments: str) -> str:

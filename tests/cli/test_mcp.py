@@ -317,7 +317,7 @@ def test_the_result_is_on_stdout_and_nothing_on_stderr(callboard: Callboard, mcp
 def test_verbose_tells_how_it_comes_about(callboard: Callboard, mcp_json: Home) -> None:
     mcp_json(s=entry())
     err = callboard("mcp", "call", "s", "progress", "--json", '{"steps": 2}', "-v")[2]
-    assert has_message(err, "cli.render.agent_lines.AgentTeller._mcp_started", server="…MCP server s")
+    assert has_message(err, "cli.render.narration.Narrator._mcp_started", server="…MCP server s")
     assert "    s__progress: 50% " in err
     assert "s__progress steps=2 done in " in err
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from callboard.cli.render.narration import Narrator
-from callboard.cli.render.plain import PlainLines
+from callboard.cli.render.progress import PlainLines
 from callboard.protocol import events as ev
 from callboard.protocol.problems import Problem
 

@@ -21,9 +21,8 @@ from prompt_toolkit.output import DummyOutput, Output
 from prompt_toolkit.utils import get_cwidth
 from support.messages import has_message
 
-from callboard.cli.render.dialog import Dialog, WithdrawnError
+from callboard.cli.render.dialog import Dialog, TerminalPrompts, WithdrawnError
 from callboard.cli.render.menu import Menu
-from callboard.cli.render.prompt import TerminalPrompts
 from callboard.protocol.errors import NobodyToAsk
 from callboard.protocol.kernel.questions import Answer, Question
 from callboard.supervisors import Actor, Root

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.cli.chat.prompts import LEFT, RIGHT, Prompts, variables
+from callboard.cli.chat.prompts import LEFT, RIGHT, Prompts, PromptTemplate, variables
 from callboard.cli.render.markdown.rows import visible_width
-from callboard.cli.render.prompt_template import PromptTemplate
 from callboard.protocol.control.chat import ChatInfo
 
 LOKI = (

@@ -215,8 +215,8 @@ def test_a_role_is_edited(callboard: Callboard, home: Path, monkeypatch: pytest.
     assert code == 2
     assert "`top_p` is the text 'x'" in err
     monkeypatch.setenv("EDITOR", "no-such-editor-at-all")
-    assert has_message(callboard("roles", "edit", "new")[2], "cli.editor.edit_file")
-    assert has_message(callboard("roles", "edit", "code")[2], "cli.editor.edit_file")
+    assert has_message(callboard("roles", "edit", "new")[2], "cli.desktop.edit_file")
+    assert has_message(callboard("roles", "edit", "code")[2], "cli.desktop.edit_file")
     assert not (home / "roles" / "code.md").exists()
     assert has_message(callboard("roles", "edit", "../x")[2], "io.named_files.NamedFiles.place_for", kind="role")
 

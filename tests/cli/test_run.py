@@ -92,7 +92,7 @@ def test_quiet_says_nothing_at_all(callboard: Callboard, talk: str) -> None:
 
 def test_verbose_tells_about_model_calls_and_times(callboard: Callboard, talk: str) -> None:
     err = callboard("run", "-v", talk, "world")[2]
-    assert has_message(err, "cli.render.agent_lines.AgentTeller._llm_request.2", model="fake:model messages=1")
+    assert has_message(err, "cli.render.narration.Narrator._llm_request.2", model="fake:model messages=1")
     assert has_message(err, "cli.render.narration.Narrator._graph_finished")
 
 

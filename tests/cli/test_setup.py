@@ -197,9 +197,7 @@ async def test_another_model_is_found_by_what_is_typed(
     environ["OLLAMA_HOST"] = f"127.0.0.1:{fake_model.port}"
     async with at_a_terminal(environ) as (person, process):
         await person.answers(r"2\. another model", "2\r")
-        await person.answers(
-            r"Which model of Ollama\?", "8b\r", fragment("cli.render.filter_menu.FilterMenu.visible_rows")
-        )
+        await person.answers(r"Which model of Ollama\?", "8b\r", fragment("cli.render.menu.FilterMenu.visible_rows"))
         await person.answers(r"it answered", "\r")
         assert await person.leaves(process) == 0
     assert "model: ollama:qwen3:8b" in (home / "config.yaml").read_text()
@@ -335,7 +333,7 @@ async def test_nothing_is_left_behind_wherever_one_stops(
     async with at_a_terminal(environ) as (person, process):
         steps = [
             (r"Which model should answer\?", "1\r", READY),
-            (r"Whose key is it\?", "openai\r", fragment("cli.render.filter_menu.FilterMenu.visible_rows")),
+            (r"Whose key is it\?", "openai\r", fragment("cli.render.menu.FilterMenu.visible_rows")),
             (r"The key of openai \(it is not shown\)", f"{KEY}\r", r"  >"),
             (r"Where should OPENAI_API_KEY be stored\?", "\r", READY),
             (r"Is that right\?", "\r", READY),
@@ -380,7 +378,7 @@ async def test_a_key_is_not_shown_on_a_dumb_terminal_either(
     async with at_a_terminal(environ) as (person, process):
         await person.answers(r"Which model should answer\?", "1\r", r"number \[1\]: ")
         await person.answers(r"Whose key is it\?", "openai\r", r"number or name \[1\]: ")
-        await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
+        await person.answers(fragment("cli.wizard.setup.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"it answered", "\x03", r"number \[1\]: ")
         assert await person.leaves(process) == 130
         assert KEY not in person.raw
@@ -434,10 +432,8 @@ async def test_no_file_is_offered_for_a_key_that_the_shell_sets_already(
         await person.answers(r"Which model should answer\?", "\r")
         await person.answers(r"That did not work\. What now\?", "\r")
         await person.answers(r"3\. paste an API key", "3\r")
-        await person.answers(
-            r"Whose key is it\?", "openai\r", fragment("cli.render.filter_menu.FilterMenu.visible_rows")
-        )
-        await person.answers(fragment("cli.wizard.steps.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
+        await person.answers(r"Whose key is it\?", "openai\r", fragment("cli.render.menu.FilterMenu.visible_rows"))
+        await person.answers(fragment("cli.wizard.setup.Setup._paste.3", title="openai…"), f"{KEY}\r", r"  >")
         await person.answers(r"OPENAI_API_KEY is set already, with another value", "\x03")
         assert await person.leaves(process) == 130
     assert ".env, as it is" not in person.shown

@@ -26,9 +26,9 @@ from support.screen import Screen
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE
 
-from callboard.cli.control.top.table import SORTS, ActorTable, ScreenRow, about, below
-from callboard.cli.control.top.terminal import KeyReader
-from callboard.cli.control.top.terminal import Screen as Drawn
+from callboard.cli.control.commands.actor_table import SORTS, ActorTable, ScreenRow, about, below
+from callboard.cli.control.commands.top import KeyReader
+from callboard.cli.control.commands.top import Screen as Drawn
 from callboard.protocol.control.things import ActorDetail, ActorInfo
 
 Callboard = Callable[..., "tuple[int, str, str]"]
@@ -494,7 +494,7 @@ async def test_pause_and_cancel_ask_before_anything_is_lost(
     await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y: yes")
-    await press(screen, "n", fragment("cli.control.top.app.Top._cancel.3"))
+    await press(screen, "n", fragment("cli.control.commands.top.Top._cancel.3"))
     assert (await trio.to_thread.run_sync(house.get, run)).status == "waiting"
     await press(screen, "c", r"y: yes")
     await press(screen, "y", r"asked to end")
@@ -531,7 +531,7 @@ async def test_cancelling_a_run_counts_all_that_ends_with_it(
     run, process = await begun(house, screen, nursery)
     await press(screen, f"/{run}\r", rf"> /{run} ")
     await press(screen, "c", rf"cancel /{run} and the 2 actors below it\? y: yes")
-    await press(screen, "n", fragment("cli.control.top.app.Top._cancel.3"))
+    await press(screen, "n", fragment("cli.control.commands.top.Top._cancel.3"))
     await press(screen, "\x1bo", r"  /control ")
     screen.press("q")
     assert await process.wait() == 0

@@ -11,9 +11,9 @@ import trio
 
 from callboard.actors.views.activity import Activity
 from callboard.actors.views.run_view import RunView
+from callboard.cli.frame import choose_display
 from callboard.cli.render.brief import TAIL, detail, lanes, title
-from callboard.cli.render.plain import PlainLines, choose
-from callboard.cli.render.progress import ProgressDisplay
+from callboard.cli.render.progress import PlainLines, ProgressDisplay
 from callboard.cli.render.tree import LiveTree
 from callboard.protocol import events as ev
 
@@ -165,9 +165,9 @@ async def animated(tree: LiveTree) -> None:
 
 
 def test_the_way_of_showing_fits_the_stream(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert type(choose(terminal, quiet=True, verbose=False)) is ProgressDisplay
-    assert isinstance(choose(terminal, quiet=False, verbose=False), LiveTree)
-    assert isinstance(choose(terminal, quiet=False, verbose=False, shared=True), PlainLines)
-    assert isinstance(choose(io.StringIO(), quiet=False, verbose=False), PlainLines)
+    assert type(choose_display(terminal, quiet=True, verbose=False)) is ProgressDisplay
+    assert isinstance(choose_display(terminal, quiet=False, verbose=False), LiveTree)
+    assert isinstance(choose_display(terminal, quiet=False, verbose=False, shared=True), PlainLines)
+    assert isinstance(choose_display(io.StringIO(), quiet=False, verbose=False), PlainLines)
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(choose(terminal, quiet=False, verbose=False), PlainLines)
+    assert isinstance(choose_display(terminal, quiet=False, verbose=False), PlainLines)

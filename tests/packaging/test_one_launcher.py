@@ -21,9 +21,8 @@ EXCEPTIONS = {
     "actors/work/sandbox/cover_files.py": "becomes bubblewrap (`exec`) below a reaper, beside a child that mounts",
     "actors/work/sandbox/probes.py": "`doctor --sandbox` needs a process outside the sandbox, to signal it",
     "cli/actions/doctor.py": "`callboard doctor` runs `node --version` and waits for it; it has no root",
-    "cli/clipboard.py": "the program that holds the clipboard has to outlive us",
-    "cli/editor.py": "the user's editor, which has the terminal while the program waits",
-    "cli/browser.py": "the user's browser, which outlives us",
+    "cli/desktop.py": "the user's editor, which has the terminal while the program waits; the program that holds the"
+    " clipboard and the user's browser have to outlive us",
     "cli/commands/demo.py": "commands as a person would type them, at the same terminal; they die with the demo",
     "cli/loki/execute.py": "becomes the shell (`exec`) that the user asked for, after the root has ended",
 }

@@ -16,8 +16,8 @@ import pyte
 from prompt_toolkit.input.vt100 import Vt100Input
 
 from callboard.cli.chat.screen.application import ChatScreen
-from callboard.cli.chat.screen.output import TerminalOutput
 from callboard.cli.chat.screen.questions import CALM, ScreenQuestion
+from callboard.cli.chat.screen.surface import TerminalOutput
 from callboard.cli.chat.screen.threaded import WaitingHandler
 from callboard.protocol.control import chat
 from callboard.protocol.kernel.questions import Question

@@ -41,11 +41,9 @@ from prompt_toolkit.layout.processors import AppendAutoSuggestion, HighlightIncr
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from .field import InputField
-from .history import DirectoryHistory
-from .output import TerminalOutput
+from .field import DirectoryHistory, InputField
 from .questions import ScreenQuestions
-from .surface import Surface
+from .surface import Surface, TerminalOutput
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding.key_processor import KeyProcessor

@@ -2,8 +2,8 @@
 
 The terminal retains its modes, and edits and echoes typed text. While a question is open, the next line answers the
 oldest one, by the number of an option or by text. A line begun before the question could be read is dropped
-(`render.early`). A text that begins with `:::` is sent when it is complete; a question that arrives meanwhile is asked
-after it. Ctrl-C, a signal in this mode, interrupts; a second one soon after leaves.
+(`render.keyboard`). A text that begins with `:::` is sent when it is complete; a question that arrives meanwhile is
+asked after it. Ctrl-C, a signal in this mode, interrupts; a second one soon after leaves.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from os import read
 from ....protocol.kernel.questions import Question, understood
 from ....protocol.words import FENCE, is_open
 from ...render.choices import Value
-from ...render.early import READING, drop_pending
+from ...render.keyboard import READING, drop_pending
 from .application import LEAVES, ChatScreen
-from .history import DirectoryHistory
+from .field import DirectoryHistory
 from .questions import ScreenQuestion
 
 

@@ -21,8 +21,7 @@ from prompt_toolkit.layout.processors import BeforeInput, PasswordProcessor, Pro
 
 from ....protocol.kernel.questions import Question, understood
 from ...render.choices import Value, filter_of, menu_of, value_of
-from ...render.filter_menu import FilterMenu
-from ...render.menu import Commands, Menu, Picked
+from ...render.menu import Commands, FilterMenu, Menu, Picked
 from ...render.text import one_line
 
 CALM = 0.4

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ...render.hangup import HANGS_UP_WITHIN, is_closed
+from ...render.keyboard import HANGS_UP_WITHIN, is_closed
 
 if TYPE_CHECKING:
     from ....protocol.control import chat
@@ -157,8 +157,7 @@ class ScreenThread:
         from ...render.text import colours, redrawable
         from .application import ChatScreen
         from .lines import LineScreen
-        from .output import TerminalOutput
-        from .surface import reflows
+        from .surface import TerminalOutput, reflows
 
         self.loop = asyncio.get_running_loop()
         draws = redrawable(self._stdout)

@@ -1,5 +1,5 @@
 """Implementations of the control commands, one module each.
 
-`listing` implements `ps`, `following` `logs`, `attaching` `attach`, `answering` `answer` and `stop`, `stored_runs`
-`runs`. `relay` writes the output of `attach` and `logs`.
+`listing` implements `ps`, `following` `attach` and `logs`, `answering` `answer` and `stop`, `stored_runs` `runs`.
+`top` draws the rows of `actor_table`.
 """

@@ -20,12 +20,11 @@ from ...frame import person_at_terminal
 from ...render import paths
 from ...render.text import json_object, one_line, safe
 from ...stdin import piped_text
-from ..client import ControlClient, find_run, matching_id, with_client
+from ..client import ControlClient, RunEvents, find_run, matching_id, open_questions, with_client
 from ..servers import Where
-from ..subscriptions import RunEvents, open_questions
 
 if TYPE_CHECKING:
-    from ...render.prompt import TerminalPrompts
+    from ...render.dialog import TerminalPrompts
 
 Value = str | list[str]
 
@@ -146,7 +145,7 @@ def _named(id: str, questions: Sequence[Question]) -> Question:
 async def _asked_for(question: Question) -> Value:
     if not person_at_terminal(no_input=False):
         raise UsageError(f"TEXT is missing: the answer to question {question.id}")
-    from ...render.prompt import TerminalPrompts
+    from ...render.dialog import TerminalPrompts
 
     desk = _OneQuestion(question)
     async with trio.open_nursery() as nursery:

@@ -11,11 +11,11 @@ import msgspec
 
 from ....actors.front.control.logs.model_calls import has_calls, read_body, read_call, read_calls
 from ....actors.front.control.run_records import below, no_call, no_stored_call
+from ....actors.views.call_text import CallPart, head, reply_parts, request_parts
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import NotFound, UsageError
 from ....protocol.model_calls import ModelCall, ModelCallDetail
-from ...render.call import call_lines
-from ...render.text import colours, counted, json_object, one_line, safe, table
+from ...render.text import colours, counted, json_object, one_line, paint, safe, table
 from ..figures import amount, money
 from .stored_runs import LAST, find_stored_run, runs_dir
 
@@ -62,7 +62,7 @@ def show_calls(word: str, of: str | None, *, part: str | None, all_calls: bool, 
         numbers = ", ".join(str(call.number) for call in found)
         sys.stderr.write(f"'{of}' has calls {numbers}; this is the last of them (--all shows all)\n")
     coloured = colours(sys.stdout)
-    lines = [line for detail in details for line in (*call_lines(detail, part, coloured=coloured), "")]
+    lines = [line for detail in details for line in (*_call_lines(detail, part, coloured=coloured), "")]
     return "\n".join(lines[:-1]) + "\n"
 
 
@@ -162,3 +162,26 @@ def _clock(text: str) -> str:
         return datetime.fromisoformat(text).astimezone().strftime("%H:%M:%S")
     except ValueError:
         return ""
+
+
+def _call_lines(call: ModelCallDetail, part: str | None = None, *, coloured: bool = False) -> list[str]:
+    """Return the lines of a call.
+
+    Args:
+        part: `request` or `reply` selects one part; None selects both.
+        coloured: True styles the headings.
+    """
+
+    def styled(text: str, style: str) -> str:
+        return paint(text, style) if coloured else text
+
+    parts: list[CallPart] = []
+    if part != "reply":
+        parts += request_parts(call)
+    if part != "request":
+        parts += reply_parts(call)
+    lines = [styled(one_line(head(call), 200), "dim")]
+    for each in parts:
+        title = styled(f"--- {one_line(each.title, 100)} ---", "error" if each.failed else "title")
+        lines += ["", title, *safe(each.text.removesuffix("\n")).split("\n")]
+    return lines

@@ -19,8 +19,8 @@ from ....protocol.errors import CallboardError, Conflict, NobodyToAsk, NotFound
 from ....protocol.kernel.questions import Question
 from ....protocol.settings import Settings
 from ...frame import person_at_terminal
-from ...render.diff import diff_lines
 from ...render.text import colours, counted, json_object, paint, safe
+from ...render.wrap import diff_lines
 from ..client import matching_id
 from .stored_runs import LAST, find_stored_run, stored_runs
 

@@ -3,7 +3,8 @@
 It parses CommonMark's blocks and GFM's tables, with two concessions to models. Content of a list item may be indented
 by two columns, however long its number is. A fence inside an item lasts until it is closed, however its lines are
 indented. A complete line is never parsed again. The open part stays small, whatever the text: a long paragraph settles
-its upper lines, a table settles once its columns are known, and code settles every line.
+its upper lines, a table settles once its columns are known, and code settles every line. Open blocks are containers
+(quotes, list items) and at most one leaf inside them.
 
 `Blocks.line` accepts a complete line, `end` closes the open block, and both pass settled rows to the painter. To render
 an incomplete line, the caller parses it with a `copy`.
@@ -13,12 +14,12 @@ from __future__ import annotations
 
 import re
 from copy import copy
+from dataclasses import dataclass, field
 
 from . import tables
-from .code import colouring
+from .code import Colouring, colouring
 from .inline import BOLD, DIM, HEADING, RULE, Span, is_final, spans
-from .layout import lines_of
-from .leaves import Container, Fence, Html, Indented, Leaf, MarkdownTable, Paragraph
+from .layout import Row, lines_of
 from .paint import Painter
 
 STEP = 128
@@ -53,6 +54,79 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _BULLETS = "•◦▪"
+
+
+@dataclass(frozen=True)
+class Container:
+    """Quote or list item.
+
+    Attributes:
+        marker: text before an item's first line; empty for a quote.
+        need: minimum indentation in columns of lines that belong to the item.
+        offset: columns of indentation that are not content.
+    """
+
+    marker: str = ""
+    need: int = 0
+    offset: int = 0
+
+
+@dataclass
+class Paragraph:
+    """Lines of text.
+
+    Attributes:
+        size: characters since the last settlement.
+        tried: `size` at the last check whether the text can settle.
+        carry: already laid out start of the first line.
+        mid: True if the last line continues.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    size: int = 0
+    tried: int = 0
+    carry: Row = field(default_factory=list)
+    mid: bool = False
+
+
+@dataclass
+class Fence:
+    mark: str
+    indent: int
+    colours: Colouring
+
+
+@dataclass
+class Html:
+    """Verbatim lines up to a line that contains one of `ends`; without any, up to an empty line."""
+
+    ends: tuple[str, ...]
+
+
+@dataclass
+class MarkdownTable:
+    """Table with its sampled first rows, and with its columns once it has begun to settle."""
+
+    header: tables.Cells
+    align: str
+    sample: list[tables.Cells] = field(default_factory=list)
+    size: int = 0
+    settled: bool = False
+    columns: tables.Columns | None = None
+    room: int = 0
+
+    def laid_out(self, room: int) -> tables.Columns:
+        """Return the layout in `room` columns. It is fixed for a width once the table has settled."""
+        if self.columns is None or self.room != room or not self.settled:
+            self.columns, self.room = tables.columns(self.header, self.align, self.sample, room), room
+        return self.columns
+
+
+class Indented:
+    """Indented code."""
+
+
+Leaf = Paragraph | Fence | Html | MarkdownTable | Indented | None
 
 
 class Blocks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from .cells import char_width, fitting, width
+from ..text import char_width, fitting, width_of
 from .inline import Span
 
 Row = list[Span]
@@ -31,7 +31,7 @@ def lines_of(spans: Iterable[Span]) -> list[Row]:
 
 def wrapped(line: Row, room: int) -> list[Row]:
     """Wrap one line into rows of at most `room` columns; blanks at the end of a row are dropped."""
-    if sum(width(span.text) for span in line) <= room:
+    if sum(width_of(span.text) for span in line) <= room:
         return [line]
     breaker = _Breaker(max(room, 1))
     for span in line:
@@ -53,13 +53,13 @@ def cut(line: Row, room: int) -> list[Row]:
     for span in line:
         text = span.text
         while text:
-            if width(text) > left and (left <= 0 or width(text[: fitting(text, left)]) > left) and rows[-1]:
+            if width_of(text) > left and (left <= 0 or width_of(text[: fitting(text, left)]) > left) and rows[-1]:
                 rows.append([])
                 left = room
                 continue
-            end = fitting(text, left) if width(text) > left else len(text)
+            end = fitting(text, left) if width_of(text) > left else len(text)
             rows[-1].append(span._replace(text=text[:end]))
-            left -= width(text[:end])
+            left -= width_of(text[:end])
             text = text[end:]
     return rows
 
@@ -103,7 +103,7 @@ class _Breaker:
             self._place()
         self.may_break = False
         self._word.append(span)
-        self._word_width += width(span.text)
+        self._word_width += width_of(span.text)
 
     def _place(self) -> None:
         """Place the completed word in a row."""
@@ -115,7 +115,7 @@ class _Breaker:
         if self._word_width > self._room:
             *full, self._row = cut(self._word, self._room)
             self._rows += full
-            self._taken = sum(width(span.text) for span in self._row)
+            self._taken = sum(width_of(span.text) for span in self._row)
         else:
             self._row += self._word
             self._taken += self._word_width

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .cells import width
-from .colours import END
+from ..text import END, width_of
 from .inline import DIM, RULE, Span
 from .layout import Row, cut, wrapped
 from .theme import Theme
@@ -115,7 +114,7 @@ class Painter:
         for at in range(depth):
             marker = self._markers[at]
             shown = marker or _BAR
-            if width(shown) > left:
+            if width_of(shown) > left:
                 shown = shown[:left]
             left -= len(shown)
             if not marker:

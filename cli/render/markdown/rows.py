@@ -19,8 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .cells import fitting, width
-from .colours import END
+from ..text import END, fitting, width_of
 
 ESCAPE = re.compile(r"(\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\)")
 CLEAR_ROW = "\x1b[K"
@@ -94,7 +93,7 @@ def _rest(old: str, new: str) -> tuple[int, str]:
         alike = escape
     head = new[:alike]
     following = old[alike : alike + 1] + new[alike : alike + 1]
-    if "\x1b]" in head or any(not width(char) for char in following if char != "\x1b"):
+    if "\x1b]" in head or any(not width_of(char) for char in following if char != "\x1b"):
         return 0, new
     codes = [part for part in ESCAPE.findall(head) if part.startswith("\x1b[")]
     code = codes[-1] if codes and codes[-1] != END else ""
@@ -147,7 +146,7 @@ def bounded(rows: list[str], size: Size, room: int) -> list[str]:
 
 def visible_width(line: str) -> int:
     """Return the columns that a line of ANSI text takes."""
-    return width(ESCAPE.sub("", line))
+    return width_of(ESCAPE.sub("", line))
 
 
 def rows_of(line: str, columns: int) -> list[str]:
@@ -163,12 +162,12 @@ def rows_of(line: str, columns: int) -> list[str]:
             continue
         if part.startswith("\x1b]"):
             continue  # a hyperlink over several rows is dropped
-        while width(part) > left:
+        while width_of(part) > left:
             end = fitting(part, left)
-            if width(part[:end]) > left and left < columns:
+            if width_of(part[:end]) > left and left < columns:
                 end = 0
             rows.append(row + part[:end] + (END if code else ""))
             part, row, left = part[end:], code, columns
         row += part
-        left -= width(part)
+        left -= width_of(part)
     return [*rows, row]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from .cells import width
+from ..text import width_of
 from .inline import BOLD, RULE, Span, spans
 from .layout import Row, lines_of, wrapped
 
@@ -77,7 +77,7 @@ def _even(row: Cells, count: int) -> Cells:
 
 
 def _widest(cell: str) -> int:
-    return max(sum(width(span.text) for span in line) for line in lines_of(spans(cell))) or 1
+    return max(sum(width_of(span.text) for span in line) for line in lines_of(spans(cell))) or 1
 
 
 def _shrunk(natural: list[int], room: int) -> list[int] | None:
@@ -128,7 +128,7 @@ def _laid(layout: Columns, row: Cells, style: int) -> Iterator[Row]:
         line: Row = []
         for at, column in enumerate(columns_):
             cell = column[height] if height < len(column) else []
-            blank = layout.widths[at] - sum(width(span.text) for span in cell)
+            blank = layout.widths[at] - sum(width_of(span.text) for span in cell)
             before = blank if layout.align[at] == ">" else blank // 2 if layout.align[at] == "^" else 0
             line.append(Span(" " * before))
             line += [span._replace(style=span.style | style) for span in cell]

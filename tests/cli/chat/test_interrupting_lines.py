@@ -11,8 +11,8 @@ from support.chat_screen import ChatStage
 
 from callboard.cli.chat.client import ChatClient
 from callboard.cli.chat.conversation import ChatConversation
+from callboard.cli.chat.display import Display
 from callboard.cli.chat.screen.threaded import WaitingHandler
-from callboard.cli.chat.story import Display
 from callboard.cli.render.answer import AnswerStyle
 from callboard.protocol.jsonrpc import encode_result
 

@@ -45,7 +45,7 @@ async def test_is_sent_when_there_is_another_one(
     window: Window, wire: tuple[Wire, House], fake_model: FakeModels
 ) -> None:
     cut, _ = wire
-    await window.shows(fragment("cli.chat.person_asked.PersonAsked._answer"))
+    await window.shows(fragment("cli.chat.server_requests.PersonAsked._answer"))
     assert len(fake_model.requests) == 1
     cut.mend()
     await window.shows("so it is")
@@ -58,7 +58,7 @@ async def test_is_said_not_to_be_taken_if_the_question_was_closed_meanwhile(
     window: Window, wire: tuple[Wire, House], fake_model: FakeModels
 ) -> None:
     cut, house = wire
-    await window.shows(fragment("cli.chat.person_asked.PersonAsked._answer"))
+    await window.shows(fragment("cli.chat.server_requests.PersonAsked._answer"))
     (question,) = (await house.get("/v1/questions"))["questions"]
     await house.post(f"/v1/questions/{question['id']}/answer", {"value": "no"})
     await fake_model.arrived(2)

@@ -6,7 +6,7 @@ import pytest
 from support.chat_screen import ChatStage
 
 from callboard.cli.chat.client import ChatClient
-from callboard.cli.chat.person_asked import PersonAsked, QuestionNotice
+from callboard.cli.chat.server_requests import PersonAsked, QuestionNotice
 from callboard.protocol.control import own
 from callboard.protocol.kernel.questions import Question
 

@@ -8,7 +8,7 @@ import pytest
 from support.messages import says
 
 from callboard.actors.front.control.runs.summary import rfc3339
-from callboard.cli.chat.presence import Presence, opening_again
+from callboard.cli.chat.reconnect import Presence, opening_again
 from callboard.protocol.control.chat import ChatInfo
 from callboard.protocol.errors import NotFound, UsageError
 
@@ -66,7 +66,7 @@ def test_a_chat_is_meant_by_the_beginning_of_its_id() -> None:
         Presence("http://there", "3").chat_to_attach(chats)
     with pytest.raises(NotFound, match=rf"there is no chat '9'; open at http://there are\n{listed}$"):
         Presence("http://there", "9").chat_to_attach(chats)
-    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.chat_to_attach.2", place="http://there")):
+    with pytest.raises(NotFound, match=says("cli.chat.reconnect.Presence.chat_to_attach.2", place="http://there")):
         Presence("http://there", "9").chat_to_attach([])
 
 
@@ -74,10 +74,10 @@ def test_without_an_id_the_only_chat_is_meant() -> None:
     chats = [ChatInfo(chat=f"chat-{number}", model="m", started=rfc3339(datetime.now(UTC))) for number in range(2)]
     assert Presence("http://there", "").chat_to_attach(chats[:1]) == "chat-0"
     with pytest.raises(
-        UsageError, match=says("cli.chat.presence.Presence.chat_to_attach.4", place="http://there", known="CHAT…")
+        UsageError, match=says("cli.chat.reconnect.Presence.chat_to_attach.4", place="http://there", known="CHAT…")
     ):
         Presence("http://there", "").chat_to_attach(chats)
-    with pytest.raises(NotFound, match=says("cli.chat.presence.Presence.chat_to_attach")):
+    with pytest.raises(NotFound, match=says("cli.chat.reconnect.Presence.chat_to_attach")):
         Presence("http://there", "").chat_to_attach([])
 
 

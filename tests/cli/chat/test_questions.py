@@ -186,7 +186,7 @@ async def test_a_long_list_that_a_command_shows_is_searched_by_typing(
     start(window, fake_model, tmp_path, configure=configure)
     await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press(".model", "Enter")
-    await window.shows(fragment("cli.render.filter_menu.FilterMenu.visible_rows"))
+    await window.shows(fragment("cli.render.menu.FilterMenu.visible_rows"))
     window.press("one large")
     await window.until(lambda lines: any("1 of 32" in line for line in lines))
     assert any("> fake:large-one  window 128k" in line for line in window.lines())

@@ -15,8 +15,7 @@ from support.waiting import PATIENCE
 import callboard
 from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 from callboard.cli.chat import remote
-from callboard.cli.chat.bridge import ScreenEnd, TrioEnd
-from callboard.cli.chat.presence import GOODBYE
+from callboard.cli.chat.bridge import GOODBYE, ScreenEnd, TrioEnd
 from callboard.cli.control.servers import Where, find_server
 from callboard.protocol import jsonrpc
 from callboard.protocol.errors import CallboardError, ServerLost, Unauthorized

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from support.messages import has_message
 
-from callboard.cli.chat.screen_output import ScreenOutput
-from callboard.cli.chat.story import ChatStory, Display
+from callboard.cli.chat.display import ChatStory, Display, ScreenOutput
 from callboard.cli.render.answer import AnswerStyle
 from callboard.protocol import events as ev
 from callboard.protocol.control import chat
@@ -97,7 +96,7 @@ def test_of_a_long_change_the_beginning_is_shown() -> None:
     story = at_a_call()
     diff = "--- a/x\n+++ b/x\n@@ -0,0 +1,200 @@\n" + "".join(f"+{number}\n" for number in range(200))
     story.see(told(4, ev.FileChanged(tool="fs_write", path="/p/x", how="created", diff=diff), "/lead/shout"))
-    assert has_message(story.settled()[-1], "cli.chat.story.ChatStory._diff_of", left=163)
+    assert has_message(story.settled()[-1], "cli.chat.display.ChatStory._diff_of", left=163)
 
 
 def test_a_graph_that_ended_with_an_error_shows_its_output_and_the_error() -> None:

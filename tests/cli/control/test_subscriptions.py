@@ -13,8 +13,7 @@ from support.scripted_control_server import Refuse, SmallServer
 from support.waiting import PATIENCE
 
 from callboard.cli.control import connection as connection_module
-from callboard.cli.control.client import ControlClient
-from callboard.cli.control.subscriptions import QuestionWatch, RunEvents, TreeWatch
+from callboard.cli.control.client import ControlClient, QuestionWatch, RunEvents, TreeWatch
 from callboard.protocol.errors import CallboardError
 from callboard.protocol.events import Event, LlmDelta, RunStarted, encode
 from callboard.protocol.events.decode import decode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.cli.loki.code import code_of
+from callboard.cli.loki.execute import code_of
 
 PYTHON = "def f():\n    return 1"
 

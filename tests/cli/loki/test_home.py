@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.cli.loki.home import loki_home
+from callboard.cli.loki.flags import loki_home
 
 
 def test_the_variable_of_loki_comes_first(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_nothing_needs_to_be_built(callboard: Callboard, config: Path) -> None:
 def test_the_newest_run_is_the_one_whose_log_is_told(callboard: Callboard, config: Path, tmp_path: Path) -> None:
     code, out, err = callboard("--tail-logs")
     assert (code, out) == (2, "")
-    assert has_message(err, "cli.loki.immediate_flags._tail_logs.2")
+    assert has_message(err, "cli.loki.play._tail_logs.2")
     assert "CALLBOARD_LOG=debug" in err
 
 
@@ -113,7 +113,7 @@ def test_bundles_are_installed_by_our_own_command(callboard: Callboard, config: 
         (bundle / kind / name).write_text(text)
     refused = callboard("--install-from", str(bundle), "--filter", "roles")
     assert (refused.code, "poet" in refused.out + refused.err) == (5, True)
-    assert has_message(refused.err, "cli.loki.immediate_flags._install")
+    assert has_message(refused.err, "cli.loki.play._install")
     assert not (config / "roles").exists()
     forced = callboard("loki", "--install-from", str(bundle), "--filter", "roles", "--install-force")
     assert (forced.code, (config / "roles" / "poet.md").is_file()) == (0, True)
@@ -122,7 +122,7 @@ def test_bundles_are_installed_by_our_own_command(callboard: Callboard, config: 
 def test_what_comes_with_callboard_is_laid_out_by_kind(callboard: Callboard, config: Path) -> None:
     assert callboard("--install", "macros").code == 0
     assert (config / "macros" / "generate-commit-message.yaml").is_file()
-    assert has_message(callboard("--install", "mcp_config").out, "cli.loki.immediate_flags._install.3")
+    assert has_message(callboard("--install", "mcp_config").out, "cli.loki.play._install.3")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from callboard.cli.loki.shell_history import add_to_history
+from callboard.cli.loki.execute import add_to_history
 
 COMMAND = "echo 'grüße' \\\n  && printf '%s\\n' ”a”"
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from callboard.cli.render.markdown.cells import width
 from callboard.cli.render.markdown.stream import MarkdownStream
 from callboard.cli.render.markdown.theme import Theme, of_pygments
-from callboard.cli.render.text import safe
+from callboard.cli.render.text import safe, width_of
 
 HERE = Path(__file__).parents[3]
 ANSI = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[!-~]*\x1b\\")
@@ -86,7 +85,7 @@ def test_no_line_is_wider_than_the_terminal(text: str, columns: int) -> None:
     drawn = stream.feed(text)
     fenced_or_raw = "`" in text or "~" in text or "<" in text or "    " in text or "\t" in text
     for line in [] if fenced_or_raw else [*drawn.settled, *drawn.open, *stream.end().settled]:
-        assert width(shown(line)) <= columns, (line, columns)
+        assert width_of(shown(line)) <= columns, (line, columns)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -185,7 +184,7 @@ def test_a_table_is_as_wide_as_its_cells() -> None:
 
 def test_a_table_wider_than_the_terminal_breaks_its_cells() -> None:
     lines = plain("| a | b |\n|---|---|\n| one two three four | five six seven eight |\n", 24)
-    assert all(width(line) <= 24 for line in lines)
+    assert all(width_of(line) <= 24 for line in lines)
     assert lines[2:] == ["one two      five six", "three four   seven eight"]
 
 

@@ -11,9 +11,17 @@ from pygments.token import Comment, Keyword, Name, Number, String, Token
 from support.messages import has_message, says
 
 from callboard.cli.render.markdown import inline
-from callboard.cli.render.markdown.colours import foreground
-from callboard.cli.render.markdown.theme import NAMES, Theme, chosen, depth, is_light, of_pygments, supports_links
-from callboard.cli.render.markdown.tm_theme import read
+from callboard.cli.render.markdown.theme import (
+    NAMES,
+    Theme,
+    chosen,
+    depth,
+    foreground,
+    is_light,
+    of_pygments,
+    of_text_mate,
+    supports_links,
+)
 from callboard.protocol.errors import ConfigError
 
 TERM = {"TERM": "xterm-256color"}
@@ -127,14 +135,14 @@ BOMB = (
 def test_a_file_that_is_no_theme_is_an_error_with_its_name(tmp_path: Path, text: str, why: str) -> None:
     file = theme_file(tmp_path, text=text)
     with pytest.raises(ConfigError) as error:
-        read(file)
+        of_text_mate(file)
     assert str(file) in str(error.value)
     assert why in str(error.value)
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "dark.tmTheme").mkdir()
-    with pytest.raises(ConfigError, match=says("cli.render.markdown.tm_theme._parsed.3", strerror="Is a directory")):
+    with pytest.raises(ConfigError, match=says("cli.render.markdown.theme._parsed.3", strerror="Is a directory")):
         chosen({}, tmp_path, TERM)
 
 
@@ -202,5 +210,5 @@ def test_every_style_of_pygments_can_be_used(name: str) -> None:
 
 def test_a_colour_may_lack_its_mark_as_in_themes_that_people_share(tmp_path: Path) -> None:
     file = theme_file(tmp_path, text=THEME.replace("#75715E", "75715E").replace("#abc<", "abc<"))
-    assert read(file)(Comment).rgb == "75715e"
-    assert read(file)(String).rgb == "aabbcc"
+    assert of_text_mate(file)(Comment).rgb == "75715e"
+    assert of_text_mate(file)(String).rgb == "aabbcc"

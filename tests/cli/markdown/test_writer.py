@@ -15,9 +15,8 @@ import pytest
 from support.waiting import PATIENCE
 
 from callboard.cli.render.markdown.stream import MarkdownStream
-from callboard.cli.render.markdown.terminal import LiveText
+from callboard.cli.render.markdown.terminal import LiveText, TerminalWriter
 from callboard.cli.render.markdown.theme import Theme
-from callboard.cli.render.markdown.writer import TerminalWriter
 
 TEXT = "".join(f"line {number:05} of the answer\n\n" for number in range(8_000))
 

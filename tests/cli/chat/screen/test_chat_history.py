@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from callboard.cli.chat.screen.history import DirectoryHistory
+from callboard.cli.chat.screen.field import DirectoryHistory
 
 
 def test_a_torn_line_takes_none_of_those_behind_it_along(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from support.waiting import PATIENCE
 
 from callboard.cli.chat.screen.lines import LineScreen
-from callboard.cli.chat.screen.output import TerminalOutput
+from callboard.cli.chat.screen.surface import TerminalOutput
 from callboard.cli.chat.screen.threaded import WaitingHandler
-from callboard.cli.render.early import READING
+from callboard.cli.render.keyboard import READING
 from callboard.protocol.kernel.questions import Question
 
 

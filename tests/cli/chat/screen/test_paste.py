@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from callboard.cli.chat.screen import paste
-from callboard.cli.chat.screen.history import LONGEST, DirectoryHistory
-from callboard.cli.chat.screen.paste import Pastes
+from callboard.cli.chat.screen import field
+from callboard.cli.chat.screen.field import LONGEST_STORED, DirectoryHistory, Pastes
 
 
 def test_a_mark_of_another_process_is_no_mark_of_ours() -> None:
@@ -22,7 +21,7 @@ def test_a_mark_of_another_process_is_no_mark_of_ours() -> None:
 def test_history_of_a_directory_has_the_text_itself(tmp_path: Path) -> None:
     history, pastes = DirectoryHistory(tmp_path / "a.jsonl"), Pastes()
     history.whole = pastes.whole
-    text, long = "first " * 1000, "x" * LONGEST
+    text, long = "first " * 1000, "x" * LONGEST_STORED
     line = f"read {pastes.folded(text)} now"
     history.append_string(line)
     history.append_string(f"and {pastes.folded(long)}")
@@ -31,7 +30,7 @@ def test_history_of_a_directory_has_the_text_itself(tmp_path: Path) -> None:
 
 
 def test_pastes_are_kept_up_to_a_size_and_one_that_was_dropped_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paste, "KEPT", 50_000)
+    monkeypatch.setattr(field, "PASTES_STORED", 50_000)
     pastes = Pastes()
     marks = [pastes.folded(f"{number} " * 3000) for number in range(10)]
     assert "[pasted" not in pastes.whole(" ".join(marks))

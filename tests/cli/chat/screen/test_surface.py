@@ -17,8 +17,7 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from prompt_toolkit.styles import Style
 from support.breaking_terminal import Wire
 
-from callboard.cli.chat.screen.output import TerminalOutput
-from callboard.cli.chat.screen.surface import Surface, reflows
+from callboard.cli.chat.screen.surface import Surface, TerminalOutput, reflows
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 TEXTS = st.sampled_from(["", "a", "a short one", "日本 " * 4, "x" * 19, "\x1b[1mbold\x1b[0m " * 7, "y" * 40, "z" * 90])

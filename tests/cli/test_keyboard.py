@@ -12,7 +12,7 @@ import click
 import pytest
 from support.screen import Screen
 
-from callboard.cli.render.one_key import read_key
+from callboard.cli.render.keyboard import read_key
 
 
 @pytest.fixture

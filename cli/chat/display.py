@@ -1,8 +1,9 @@
-"""Display of one run in a chat: lines that its events settle, and its live rows.
+"""Display of a chat: its scrollback, and the runs below it while they work.
 
-The answer is growing Markdown. Each finished tool call is one line. Active calls and children are a tree of live rows,
-below the agent's todo list while an item of it is open. Reasoning is folded to a line with its duration; `thoughts` and
-`calls` store the texts for the keys that show more.
+`ScreenOutput` collects final lines in their order. A `ChatStory` is the display of one run: lines that its events
+settle, and its live rows. The answer is growing Markdown. Each finished tool call is one line. Active calls and
+children are a tree of live rows, below the agent's todo list while an item of it is open. Reasoning is folded to a line
+with its duration; `thoughts` and `calls` store the texts for the keys that show more.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ import msgspec
 from ...actors.views.activity import Activity
 from ...actors.views.run_view import RunView
 from ...protocol import events as ev
+from ...protocol.control import chat
 from ...protocol.errors import FailedEnd
 from ...protocol.events import TERMINAL, Event
 from ..render.answer import AnswerStyle
 from ..render.brief import call_in_short, detail, lanes, title
-from ..render.diff import diff_rows
-from ..render.lines import StyledLine
-from ..render.markdown.cells import fitting, width
-from ..render.narration import Narrator
-from ..render.text import one_line, paint, safe, uncoloured, with_node
-from ..render.wrap import wrapped
+from ..render.narration import Narrator, StyledLine
+from ..render.text import fitting, one_line, paint, safe, uncoloured, width_of, with_node
+from ..render.wrap import diff_lines, diff_rows, wrapped
+from .screen.application import ChatScreen
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PLAIN_SPINNER = "|/-\\"
@@ -44,6 +44,148 @@ _DIFF_SHOWN = 40
 
 _ENDS = (ev.LlmResponse, ev.LlmFailed, ev.LlmRetry, ev.LlmFallback)
 """Events that end the text of a model request."""
+
+
+class ScreenOutput:
+    """Final lines and live runs.
+
+    Attributes:
+        display: display options of runs.
+        stories: displayed runs by id.
+        ended: ended runs, which are removed once their settled lines are collected.
+    """
+
+    def __init__(self, screen: ChatScreen, display: Display) -> None:
+        self.display = display
+        self.stories: dict[str, ChatStory] = {}
+        self.ended: list[str] = []
+        self._screen = screen
+        self._last: ChatStory | None = None
+        self._lines: list[str] = []
+        self._held: dict[str, list[chat.Said]] = {}
+        self._shown_calls = 0
+
+    @property
+    def at_work(self) -> bool:
+        """True while a run works."""
+        return any(not story.over for story in self.stories.values())
+
+    def story(self) -> ChatStory:
+        """Return a new run display that is not on the screen yet."""
+        return ChatStory(self.display, lambda: self._screen.output.size[0])
+
+    def begin(self, run: str, story: ChatStory | None = None) -> None:
+        """Display a run; `story` is its display if it was read ahead."""
+        self._shown_calls = 0
+        story = story or self.story()
+        if self._last is not None:
+            story.follow(self._last)
+        self._last = self.stories[run] = story
+
+    @property
+    def under_way(self) -> list[str]:
+        """Runs that have not ended."""
+        return [run for run, story in self.stories.items() if not story.over]
+
+    def end(self, run: str, why: str) -> None:
+        """End a run that will send no more events."""
+        self.stories[run].over = True
+        self.ended.append(run)
+        self.print(f"{self.display.mark} {why}", "error")
+
+    def leave(self) -> None:
+        """Stop displaying runs that are still active."""
+        self._collect()
+        self.stories.clear()
+        self._held.clear()
+
+    def settled(self) -> list[str]:
+        """Return lines that became final since the last call."""
+        self._collect()
+        lines, self._lines = self._lines, []
+        return lines
+
+    def _collect(self) -> None:
+        """Collect settled lines of runs, so that the next output appears below them."""
+        for story in self.stories.values():
+            self._lines += story.settled()
+        held: list[chat.Said] = []
+        for run in self.ended:
+            if self.stories.pop(run, None) is not None:
+                self._lines.append("")
+                held += self._held.pop(run, [])
+        self.ended = []
+        for said in held:
+            self.show_output(said)
+
+    def rows(self, columns: int, room: int) -> list[str]:
+        """Return the live rows."""
+        found: list[str] = []
+        for story in self.stories.values():
+            found += story.rows(columns, room)
+        return found
+
+    def print(self, text: str, style: str, *, wraps: bool = True) -> None:
+        """Print lines of the chat itself in a style of `render.text`.
+
+        Args:
+            wraps: True wraps them at blanks; otherwise the terminal wraps them anywhere.
+        """
+        self._collect()
+        for line in safe(text).split("\n"):
+            columns = self._screen.output.size[0] if wraps else 0
+            rows = wrapped(line, columns) if columns and self.display.wraps else [line]
+            self._lines += [self.display.painted(row, style) for row in rows]
+        self._screen.wake()
+
+    def show(self, lines: list[str]) -> None:
+        """Print lines unchanged."""
+        self._collect()
+        self._lines += lines
+        self._screen.wake()
+
+    def write_line(self, shown: str) -> None:
+        """Print a sent line after the prompt."""
+        left = self._screen.left
+        first, *more = safe(shown).split("\n")
+        self.show([*left.split("\n")[:-1], left.rpartition("\n")[2] + first, *(f"  {line}" for line in more)])
+
+    def show_output(self, said: chat.Said) -> None:
+        """Print output of a command, below the run that it followed, once that run is displayed completely."""
+        story = None if said.after is None else self.stories.get(said.after)
+        if said.after is not None and story is not None and not story.over:
+            self._held.setdefault(said.after, []).append(said)
+            return
+        text = said.text.rstrip("\n")
+        if said.kind == "markdown":
+            rendered = self.display.look.renderer(self._screen.output.size[0])
+            self.show(rendered.feed(text).settled + rendered.end().settled)
+        elif said.kind == "diff":
+            self.show(diff_lines(text, coloured=self.display.coloured))
+        else:
+            style = {"note": "dim", "echo": "dim", "warning": "warning", "error": "error"}.get(said.kind, "text")
+            self.print(text, style, wraps=said.kind != "shell")
+
+    def show_thoughts(self) -> None:
+        """Toggle the display of reasoning; print the latest reasoning."""
+        self.display.thinking_open = not self.display.thinking_open
+        if self._last is None or not self._last.thoughts:
+            self.print("no model has shown its reasoning yet", "dim")
+        elif self._last.over or self.display.thinking_open:
+            for line in safe(self._last.thoughts).strip().split("\n"):
+                self.print(f"  {line}", "dim")
+        self._screen.draw()
+
+    def show_call(self) -> None:
+        """Print the last tool call; repeated calls go back one call each."""
+        calls = self._last.calls if self._last is not None else ()
+        if not calls:
+            self.print("no tool has been called yet", "dim")
+        else:
+            self._shown_calls = self._shown_calls % len(calls) + 1
+            for line in calls[-self._shown_calls].lines():
+                self.print(line, "dim", wraps=False)
+        self._screen.draw()
 
 
 @dataclass(frozen=True)
@@ -415,14 +557,14 @@ class ChatStory:
         head = f"{'  ' * depth}{spinner[int(now * 10) % len(spinner)]} {name}"
         tail = f"  {seconds:.0f}s  {said}".rstrip()
         # the reason for waiting is more useful than the end of the arguments
-        room = max(columns - width(tail), columns // 3)
-        if width(head) > room:
+        room = max(columns - width_of(tail), columns // 3)
+        if width_of(head) > room:
             head = head[: fitting(head, room - 1)] + "…"
         return self._dim(head + tail, columns)
 
     def _dim(self, text: str, columns: int) -> str:
         text = text.replace("\n", " ").replace("\t", " ")
-        if width(text) > columns:
+        if width_of(text) > columns:
             text = text[: fitting(text, columns - 1)] + "…"
         return self._display.painted(text, "dim")
 
