@@ -68,7 +68,7 @@ _MODULES = (
     "callboard.actors.front.acp.agent",
     "callboard.actors.front.chat.commands",
     "callboard.actors.front.chat.methods",
-    "callboard.actors.front.chat.opening",
+    "callboard.actors.front.chat.methods",
     "callboard.actors.front.cluster.gateway",
     "callboard.actors.front.cluster.spending",
     "callboard.actors.front.cluster.worker",
