@@ -1,6 +1,6 @@
 """Control channel: clients start, watch, answer, cancel and inspect runs.
 
-Start with `hub.Hub`, which all front ends of a process share; `opening.open_hub` constructs it. `peer.ControlPeer` is
+Start with `hub.Hub`, which all front ends of a process share; `methods.open_hub` constructs it. `peer.ControlPeer` is
 one JSON-RPC connection to it, `methods.METHODS` the table of its methods, and `websocket` carries the frames.
 `subscription.Subscription` follows the events of a run. `runs/` has the runs under way and `logs/` their logs: the hub
 receives events in memory, and a thread writes them, so watching does not slow a run down. `sessions.HubSessions` runs

@@ -17,7 +17,7 @@ from typing import Self
 
 from ....protocol.control.things import RunInfo
 from ....protocol.errors import CallboardError
-from .logs.reading import LoggedEvent
+from .logs.files import LoggedEvent
 from .logs.run_logs import RunLogs
 from .runs.live_run import LiveRun
 

@@ -18,7 +18,7 @@ from .....protocol.errors import Conflict, UsageError
 from .....protocol.events import Warned
 from .....protocol.kernel.questions import Question
 from ...access.scopes import READ_RUNS, START
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 from ..call import SSE, HttpCall, route
 from ..shapes.agui import Agui, ResumeEntry, RunAgentInput, chat_messages
 from ..shapes.api import TargetQuery

@@ -21,7 +21,7 @@ from ....io.http.sse import event
 from ....runs.loading import NO_HOOKS, RunCallbacks
 from ....work.tools.tool import Tool
 from ...access.scopes import START
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 from ..call import SSE, HttpCall, route
 from ..shapes.conversation import ClientCalls, ConversationRequest, asked
 from ..shapes.openai import (

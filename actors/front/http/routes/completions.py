@@ -19,7 +19,7 @@ from .....protocol.events import TERMINAL
 from .....protocol.requests import Overrides
 from ....io.http.sse import event
 from ...access.scopes import PROMPT, START
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 from ...control.sessions import SessionTurn
 from ..call import SSE, HttpCall, route
 from ..shapes.completion import (

@@ -23,7 +23,7 @@ from .....protocol.events.decode import decode
 from .....protocol.kernel.questions import Question
 from ....views.activity import Activity, ActivityChange
 from ....views.run_view import RunView
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 from .openai import MOST_TOOLS, CallSaid, ChatMessage, FunctionOffered, call_as_openai
 
 Told = list[dict[str, Json]]

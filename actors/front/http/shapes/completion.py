@@ -22,7 +22,7 @@ from .....protocol.events import Event
 from .....protocol.events.decode import decode
 from ....views.activity import Activity
 from ....views.run_view import RunView
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 from .openai import Finish, Limit, StreamOptions, Words, finish_of
 
 Told = tuple[str, dict[str, Json]]

@@ -111,7 +111,7 @@ async def test_case_105_it_does_not_serve_where_it_may_not(
             await HttpServer(ServeOptions(port=0)).serve(root, print)
     (tmp_path / "config" / "config.yaml").write_text("api: {enabled: true}\n")
     async with callboard.Root(config_dir=tmp_path / "config") as root:
-        with pytest.raises(UsageError, match=says("front.access.configuration.check_may_listen.3")):
+        with pytest.raises(UsageError, match=says("front.access.access_control.check_may_listen.3")):
             await HttpServer(ServeOptions(host="0.0.0.0", port=0)).serve(root, print)
     assert not (tmp_path / "state").exists()
 
