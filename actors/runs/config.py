@@ -139,6 +139,7 @@ def settings_of(config: Config) -> tuple[Settings, list[Problem]]:
     if config.model:
         given["model"] = model_name(config)
     try:
+        # JSON is valid YAML, so the reader of `config.yaml` checks the settings.
         plain = msgspec.to_builtins(given, str_keys=True)
         text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
     except (TypeError, ValueError, RecursionError) as error:

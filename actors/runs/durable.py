@@ -1,14 +1,14 @@
-"""Recovery of durable runs whose process was killed. `first_row` begins to journal runs, `interrupted` lists them.
+"""Recovery of durable runs whose process was killed. `first_row` begins to journal runs, `orphaned_runs` lists them.
 
-A run is resumed with the files that it began with (`as_begun`), and a turn of a session in its session
-(`in_session`).
+A run is resumed with the files that it began with (`pinned_files`), and a turn of a session in its session
+(`session_run`).
 
 The order of operations is the contract:
 
-1. `take` reads and checks the run before it claims it. A run that cannot be resumed stays as it is. 2. Of two
-processes that claim the same run, one gets `Conflict`. 3. `resume_from_rows` prepares the agent completely before it
-writes a row. If preparation fails, no row of this incarnation is written, and the next attempt starts from the same
-journal.
+1. `take` reads and checks the run before it claims it. A run that cannot be resumed stays as it is.
+2. Of two processes that claim the same run, one gets `Conflict`.
+3. `resume_from_rows` prepares the agent completely before it writes a row. If preparation fails, no row of this
+   incarnation is written, and the next attempt starts from the same journal.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ async def resumed_turn(
     wait: float = 0.0,
     on_wait: Callable[[CallboardError], None] | None = None,
 ) -> AsyncIterator[Act]:
-    """Open the session turn that an earlier process began, as `in_session.turn_in_session` opens a new one.
+    """Open the session turn that an earlier process began, as `session_run.turn_in_session` opens a new one.
 
     Raises:
         CannotGoOn: its session was deleted.

@@ -106,6 +106,7 @@ class Activity(msgspec.Struct, eq=False):
         if most and text:
             self._text.append(text)
             self._length += len(text)
+            # At twice the length, so that most chunks are appended without joining the text.
             if self._length > 2 * most:
                 kept = self.text[-most:]
                 self._text, self._length = [kept], len(kept)
@@ -179,6 +180,7 @@ class NodeView(msgspec.Struct):
 
     def enter(self, visit: int) -> None:
         """Count an entry: the first of this visit, or another item of it."""
+        # Each item of a map counts its own visits from 1. The maximum is for a view that begins in the middle of a run.
         self.visits = max(self.visits + (visit == 1), visit)
         self.running += 1
         self.error = ""

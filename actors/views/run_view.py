@@ -201,6 +201,7 @@ class RunView:
         return NOTHING
 
     def _used(self, _: Event, data: ev.UsageUpdate, actor: ActorView | None) -> ActivityChange:
+        # The event has the totals of its model, so only the difference is new.
         before = self.usage.get(data.model)
         self.usage[data.model] = data
         self.input_tokens += data.input_tokens - (before.input_tokens if before else 0)
@@ -221,6 +222,7 @@ class RunView:
         return ActivityChange(self.nearest(event.actor), question=asked)
 
     def _closed(self, event: Event, data: EventData, _: object) -> ActivityChange:
+        # Before the question is removed, because `_mark_held` looks it up.
         self._mark_held(event, data)
         return ActivityChange(self._record(event, data), question=self.questions.pop(event.id, None))
 

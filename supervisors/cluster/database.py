@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CONNECT_WITHIN = 5
 """Seconds to establish a connection."""
 
+# 57P: the last message of a server that crashed or was promoted waits in an idle connection, so the next statement
+# fails with a SQLSTATE although no server answers. 25P03: this process was stopped (SIGSTOP) within a transaction.
 ENDED = ("08", "57P", "25P03", "25006")
 """Prefixes of SQLSTATE after which a new connection may work at once: the server has closed this one (shutdown, or
 silence within a transaction), or it has become a standby."""
@@ -79,6 +81,8 @@ def connected(dsn: str, name: str, lease: float) -> psycopg.Connection[Any]:
     Raises:
         psycopg.Error: the connection failed.
     """
+    # Keepalives give up after 3/4 of the lease: an idle quarter, and two unanswered probes. Linux sends none while sent
+    # data is unacknowledged; `tcp_user_timeout` covers that case.
     within = max(1000, int(lease * 700))
     db: psycopg.Connection[Any] = driver().connect(
         dsn,
@@ -92,6 +96,7 @@ def connected(dsn: str, name: str, lease: float) -> psycopg.Connection[Any]:
         tcp_user_timeout=within,
     )
     try:
+        # PostgreSQL's `set` takes no parameters. `set_config(..., false)` does the same for the session.
         for key, value in (("idle_in_transaction_session_timeout", within), ("lock_timeout", within)):
             db.execute("select set_config(%s, %s, false)", (key, str(value)))
     except BaseException:  # whatever it was, the connection must not stay open
@@ -202,11 +207,14 @@ class Tidings:
         self.anew = False
         try:
             if self._db is None:
+                # PostgreSQL delivers nothing that was sent before `listen`, so the caller polls once.
                 self.anew = True
                 self._db = await trio.to_thread.run_sync(_listening, *self._how)
                 return None
             with trio.move_on_after(self._look_every):
                 while True:
+                    # Before the wait: a notification that libpq has read already does not make the socket readable
+                    # again.
                     if found := [each.payload for each in self._db.notifies(timeout=0)]:
                         return found
                     await trio.lowlevel.wait_readable(self._db.fileno())

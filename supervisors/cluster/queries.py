@@ -68,6 +68,7 @@ _ROWS_AFTER = """
 select r.seq, r.count, r.actor, coalesce(r.data, b.data), r.crc from callboard.rows r
 left join callboard.blobs b on b.id = r.blob where r.run = %s and r.seq + r.count > %s + 1 order by r.seq
 """
+# A part stays as long as its run: the next worker of the run finds the part, with its result, by its id.
 _PRUNE = """
 delete from callboard.runs where id in (
     select id from callboard.runs r where state = 1 and (
@@ -77,6 +78,8 @@ delete from callboard.runs where id in (
     order by id limit %s for update skip locked
 ) returning run
 """
+# `put_blob` does not touch a blob that was used in the last 30 minutes. The hour leaves its caller as long again to
+# submit the run that refers to the blob.
 _UNUSED = """
 delete from callboard.blobs b where b.used < clock_timestamp() - interval '1 hour'
     and not exists (select 1 from callboard.rows r where r.blob = b.id)

@@ -41,6 +41,8 @@ where %s or exists (select 1 from callboard.runs where run = %s and owner = %s a
     and cancelled = '')
 on conflict (run) do nothing returning id
 """
+# A cancelled run is only ended, so any worker may take it, whatever its labels. `skip locked`: workers that take at the
+# same time get different runs, and none waits for another.
 _FREE = """
     select id, %s as suspect from callboard.runs
     where state = 0 and owner is null and not parked and (needs <@ %%(has)s::text[] or cancelled <> '')
@@ -68,6 +70,7 @@ _ROWS = """
 select r.seq, r.count, r.actor, coalesce(r.data, b.data), r.crc, b.hash from callboard.rows r
 left join callboard.blobs b on b.id = r.blob where r.run = %s order by r.seq
 """
+# `lost` counts deaths without a new row in between. A run that has progressed since the last death did not cause it.
 _SWEEP = """
 with dead as (
     select sign from callboard.workers where lease < clock_timestamp() and sign <> %s
@@ -93,6 +96,8 @@ _ORPHANS = """
 select distinct c.parent from callboard.runs c left join callboard.runs p on p.run = c.parent
 where c.parent is not null and c.state = 0 and c.cancelled = '' and p.state is distinct from 0
 """
+# The last word of a connection's application name is the sign of its worker. Without further rights, a role may only
+# terminate connections of the same role.
 _CUT = """
 select pg_terminate_backend(a.pid) from pg_stat_activity a
 join callboard.workers w on a.application_name like '%% ' || w.sign
@@ -248,6 +253,7 @@ def take(
         # Asynchronous: if a crash of the database loses the take, the fence refuses the run's first group.
         db.execute("set local synchronous_commit = off")
         cursor = db.execute(_TAKE, wanted)
+    # `returning` has no defined order.
     found = sorted(cursor.fetchall(), key=lambda row: row[:2])
     taken: list[Taken] = []
     damaged: dict[str, Exception] = {}
@@ -427,6 +433,7 @@ def _cancel_parts(db: psycopg.Connection[Any], runs: Sequence[str], by: str) -> 
 
 def notify(db: psycopg.Connection[Any], kind: str, *about: str) -> None:
     """Notify all listeners when the transaction commits; see `tables.CHANNEL`."""
+    # 100 run ids (`requests.ID`) take at most 4,500 bytes; PostgreSQL's limit for a payload is 8,000.
     for start in range(0, max(1, len(about)), 100):
         db.execute("select pg_notify(%s, %s)", (CHANNEL, " ".join((kind, *about[start : start + 100]))))
 

@@ -31,6 +31,8 @@ LEDGER, BOOK = 0x63_61_6C_6D, 0x63_61_6C_6E
 KEPT_DAYS = 60
 """Days after which a process that has written nothing is removed."""
 
+# All parts of a statement see the snapshot before it. So `before` has the old number, although `mine` writes the new
+# one.
 _ONCE = """
 with before as (select coalesce(max(batch), 0) as batch from callboard.spenders where process = %(process)s),
 mine as (
@@ -40,6 +42,8 @@ mine as (
     returning batch
 )
 """
+# If the answer to a batch was lost, the next batch contains its entries again, with their old number. They are skipped
+# if the lost batch took effect.
 _SPENT = (
     _ONCE
     + """

@@ -72,6 +72,8 @@ _BLOBS = """
 insert into callboard.blobs(hash, data) select v.hash, v.data from unnest(%s::bytea[], %s::bytea[]) as v(hash, data)
 on conflict (hash) do nothing
 """
+# After a lost answer the group is written again. `_drop_stored` removes rows from it, but no events, and the block may
+# have grown meanwhile.
 _EVENTS = """
 insert into callboard.events(run, first, last, data)
 select v.run, v.first, v.last, v.data
@@ -80,6 +82,7 @@ join callboard.runs r on r.id = v.run and r.xmin = pg_current_xact_id()::xid
 on conflict (run, first) do update set last = excluded.last, data = excluded.data
     where excluded.last >= callboard.events.last
 """
+# The next incarnation asks an open question again under its old id. If it was closed meanwhile, it is open again.
 _ASKED = """
 insert into callboard.questions(id, run, data, changed)
 select v.id, v.run, v.data, nextval('callboard.changes')
@@ -223,6 +226,7 @@ class ClusterStore:
             if taken is not None:
                 run.key, run.life, run.began = taken
                 continue
+            # The query below also finds the run if an earlier attempt has inserted it and its answer was lost.
             db.execute(_BEGIN, (run.run, self.sign, run.crc, run.began, run.about))
             found = db.execute(
                 "select id from callboard.runs where run = %s and owner = %s and life = 1", (run.run, self.sign)

@@ -150,6 +150,7 @@ def check(db: psycopg.Connection[Any]) -> int:
 
 def _version(db: psycopg.Connection[Any]) -> tuple[int, int]:
     """Return the version of the existing tables, and the oldest version that can use them; 0 if there are none."""
+    # A select from a missing table would be an error, which aborts the transaction of `migrate`.
     if db.execute("select to_regclass('callboard.about')").fetchone() == (None,):
         return 0, 0
     found = dict(db.execute("select key, value from callboard.about").fetchall())

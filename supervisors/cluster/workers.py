@@ -76,6 +76,7 @@ def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -
     """
     found = db.execute(
         "update callboard.workers w set lease = clock_timestamp() + make_interval(secs => %s)"
+        # `returning` only has new values; the lease before the update comes from here.
         " from (select sign, lease from callboard.workers where sign = %s for update) old"
         " where w.sign = old.sign returning old.lease < clock_timestamp()",
         (lease, sign),

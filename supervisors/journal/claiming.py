@@ -125,6 +125,7 @@ def remove_if_empty(directory: Path, sign: str, db: sqlite3.Connection, others: 
     """
     db.execute("begin immediate")  # no process may copy from it meanwhile
     if db.execute("select 1 from runs where owner=? limit 1", (sign,)).fetchone() is None:
+        # While the database still exists: without its source, every copy counts as valid (`reading.counts`).
         owners = dict(db.execute("select run, owner from runs"))
         for other in databases(directory) if others is None else others:
             if other != sign:
@@ -179,6 +180,8 @@ def _take(
                 damaged[entry.run] = error
         if damaged and all_or_none:
             wanted = []
+        # The copies must be on the disk before the old database names the new owner. After a power failure in between,
+        # the run would otherwise be in neither database.
         with store.transaction(full=True) as db:
             for entry, past, blocks in wanted:
                 said = entry.about if about is None else about(past.kept)
@@ -190,6 +193,7 @@ def _take(
         with contextlib.suppress(sqlite3.Error):
             old.execute("rollback")
         raise
+    # No barrier: since the commit above the copies are valid, whatever their state (`reading.counts`).
     with store.transaction(full=False) as db:
         for record, _ in taken:
             _confirm(store, db, record)

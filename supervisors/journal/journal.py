@@ -220,6 +220,7 @@ class Journal:
         self._wake = threading.Event()
         self._urgent = threading.Event()
         self._writer = _Writer(self, store, lock)
+        # A daemon: `aclose` gives up after `CLOSE_WITHIN`, but the interpreter would wait for the thread at its end.
         self._thread = threading.Thread(target=self._work, name="callboard journal", daemon=True)
         self._thread.start()
 
@@ -272,6 +273,8 @@ class Journal:
         if self._bytes_put - self._bytes_written > MOST_BEHIND:
             self.breaks(JournalBroken(f"more than {MOST_BEHIND // 2**20} MiB wait for the disk ({self.trouble})"))
             return
+        # Before `_awake` is read. The thread clears `_awake` before it reads the queue, so this row is in that group or
+        # wakes the thread again.
         self._queue.append((record, actor, data, over, beside))
         if not self._awake:
             self._awake = True
@@ -354,6 +357,7 @@ class Journal:
             self._urgent.clear()
             self._wake.clear()
             self._awake = False  # from here on `put` and `_ask` wake the thread again
+            # Read before the queue: rows that were appended before `aclose` are written in any case.
             ending = self._ending
             # Read before the rows: the rows that a barrier waits for were queued before it.
             asked = [self._asked.popleft() for _ in range(len(self._asked))]
@@ -434,6 +438,7 @@ class _Writer:
         journal, waits = self._journal, self.waits
         if last:
             for wait in waits:
+                # An empty part makes the store check that the run still belongs to this process.
                 if wait.run is not None and wait.run not in self.group and wait.run.key:
                     self.group[wait.run] = RunRows()
         if journal.broken is not None:

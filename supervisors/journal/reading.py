@@ -101,6 +101,7 @@ def read_run(directory: Path, run: str) -> Past | None:
                     if entry.run == run:
                         return past_of(directory, sign, db, entry)[0]
         except Damaged as error:
+            # Only an error of this run has rows. Other damage may concern other runs, so the search continues.
             if error.rows:
                 raise
             damaged = damaged or error

@@ -91,6 +91,7 @@ def _written(directory: Path, sign: str) -> float:
     """Return the time of the last write to the journal of a process."""
     with contextlib.suppress(OSError):
         return path_of(directory, sign).stat().st_mtime
+    # A journal without a known time must not count as old.
     return time.time()
 
 
@@ -142,6 +143,7 @@ def _clear_in(db: sqlite3.Connection, sign: str, runs: list[str]) -> None:
         while db.execute(statement, (AT_ONCE,)).rowcount > 0:
             pass
     while db.execute("pragma freelist_count").fetchone()[0]:
+        # `fetchall`: the pragma frees one page per step of the statement.
         db.execute(f"pragma incremental_vacuum({AT_ONCE})").fetchall()
 
 

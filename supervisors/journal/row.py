@@ -137,6 +137,7 @@ def pieces(rows: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, by
     """Split rows into the contents of blocks: a large row is a block of its own."""
     begin = size = 0
     for position, (_, data) in enumerate(rows):
+        # A block of its own, so that `values_of` can store the data as a blob, once for all rows with this content.
         large = len(data) > LARGE
         if position > begin and (large or size + len(data) > LARGE):
             yield rows[begin:position]

@@ -213,6 +213,7 @@ class SqliteStore:
                 self._full = full
             db.execute("begin immediate")
             yield db
+            # The transaction holds the write lock, so no process can claim a run before the commit.
             self.checked = time.monotonic()
             db.execute("commit")
         except (sqlite3.Error, OSError) as error:
@@ -365,9 +366,12 @@ def opened(path: Path, *, make: bool = False) -> sqlite3.Connection:
     if make and not path.exists():
         path.parent.mkdir(mode=0o700, exist_ok=True)
         _create(path)
+    # By default SQLite would create a database that was removed meanwhile. An empty file counts as a damaged journal.
     uri = f"{path.as_uri()}?mode=rw"
+    # `isolation_level=None`: the sqlite3 module must not begin transactions by itself, which would not be immediate.
     db = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
+        # SQLite's advice for files of unknown origin: functions in their schema can't have side effects.
         db.execute("pragma trusted_schema=off")
         if make:
             db.execute("pragma journal_mode=wal")
@@ -384,6 +388,7 @@ def _create(path: Path) -> None:
     It gets its name once complete, so a file without tables, even an empty one, was damaged later.
     """
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        # `auto_vacuum` has no effect once a table exists. `retention` needs it to return space to the disk.
         db.executescript(f"pragma auto_vacuum=incremental; begin; {_MAKE} commit;")
         content = db.serialize()
     unnamed = path.with_name(path.name + UNNAMED)
@@ -397,6 +402,7 @@ def _create(path: Path) -> None:
         with contextlib.suppress(OSError):
             unnamed.unlink()
         raise
+    # A rename is durable only when its directory is on the disk.
     _sync(path.parent)
 
 
@@ -513,8 +519,11 @@ def insert_runs(db: sqlite3.Connection, values: Sequence[Sequence[Any]]) -> Sequ
     """Insert runs and return their numbers; None, and nothing is written, if one of the ids exists already."""
     if not values:
         return ()
+    # An insert of several rows returns only the last number, so the numbers are chosen here, above all that
+    # `autoincrement` has used.
     (last,) = db.execute("select coalesce(max(seq), 0) from sqlite_sequence where name='runs'").fetchone()
     keys = range(last + 1, last + 1 + len(values))
+    # A duplicate id must not undo the other changes of the group. `_insert_each` then finds the run that has the id.
     db.execute("savepoint several")
     try:
         _in_groups(db, _INTO_RUNS, [(key, *each) for key, each in zip(keys, values, strict=True)])

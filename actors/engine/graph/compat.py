@@ -17,7 +17,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         failure_goes_to_next: an llm or script node that fails without a `fallback` continues at its `next`, with
             the error text as `{{output}}` and a warning event (without a `next` the run fails there). Otherwise the
-            run fails there. Both settings report the run as failed: see `leave`.
+            run fails there. Both settings report the run as failed: see `node_exit`.
         missing_end_keys_are_empty: a key in `end.output` that is not in the state renders as "". True in both:
             the wiki requires an error, the example file and the program do not.
         default_is_validated: an input node's `default` must satisfy its `validation`.

@@ -12,7 +12,7 @@ ended. The frontier is a set, so lanes that meet in one super-step run their com
 length run it once each, unless the node has `join: all`. Such a node waits until no other lane can still reach it.
 
 The decider (`engine/driver`) receives `NodeLeft` for each node and returns the next super-step after the last one.
-A node that was cancelled from outside counts as failed: `leave` selects its targets.
+A node that was cancelled from outside counts as failed: `node_exit` selects its targets.
 
 In a forked run a user may have changed keys of the state (`StateSet`). Nodes that were running then start again on
 the new state, under the same keys. Their earlier notes and questions belong to the old state.
@@ -172,6 +172,8 @@ class GraphDecider:
             if id not in plan.steps:
                 unknown.append(f"'{id}'")
                 continue
+            # Once per super-step, however many lanes meet in the node, as in Loki: `max_loop_iterations: 20` allows 20
+            # super-steps with the node.
             visits = self._visits[id] = self._visits.get(id, 0) + 1
             if capped and visits > cap:
                 looping.append(

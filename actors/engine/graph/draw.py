@@ -473,6 +473,7 @@ def mermaid(picture: Picture) -> str:
 
 def _mermaid_text(text: str) -> str:
     """Escape text for use inside quotes; Mermaid accepts only its own escapes."""
+    # `#` first: the other escapes contain it.
     for character, escaped in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", " ")):
         text = text.replace(character, escaped)
     return text

@@ -93,6 +93,7 @@ _NOT_IN_BRANCHES = (MapNode, ApprovalNode, InputNode)
 def _followed(graph: Graph, waiting: list[str], stops: tuple[type, ...]) -> list[str]:
     """Return the nodes reached from these, themselves included, in order; edges of `stops` nodes are not followed."""
     found: dict[str, None] = {}
+    # The list grows during the loop, and the loop also visits the appended ids.
     for node_id in waiting:
         if node_id in found or node_id not in graph.nodes:
             continue

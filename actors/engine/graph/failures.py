@@ -97,5 +97,7 @@ def together(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError:
         text += f"; and {len(failures) - MOST_TOLD} more"
     errors = [error for _, error in failures]
     mistakes = [error for error in errors if isinstance(error, GraphMistake)]
+    # 1 is any failure, and 6 a temporary one of an upstream service. The other codes need something of the user:
+    # configuration, a higher limit, an answer.
     special = [error for error in errors if error.exit_code not in (1, 6)]
     return retold([*mistakes, *special, *errors][0], text)

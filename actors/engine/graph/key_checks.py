@@ -4,8 +4,7 @@ The file declares most keys: `initial_state`, `reducers`, `state_updates`, prope
 kinds of nodes write keys that the file does not name. If the graph has one of them, only a near miss of a known key
 is reported:
 
-- scripts. Their output is known only at run time. But a script that prints a key mostly contains its name, or a
-  helper
+- scripts. Their output is known only at run time. But a script that prints a key mostly contains its name, or a helper
   in the same directory does. A key that occurs in one of these files is not reported.
 - models and agents with an `output_schema` without properties.
 """

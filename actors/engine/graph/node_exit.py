@@ -90,6 +90,8 @@ def failed(plan: GraphPlan, step: PlanStep, state: State, error: CallboardError,
     # A declared fallback takes precedence over `on_error`.
     if step.fallback is not None:
         writes: dict[str, Any] = {}
+        # As in Loki 0.4.0: the updates of a failed llm node run before its fallback, with the error text as
+        # `{{output}}`.
         if step.updates_on_failure:
             _updates_after_failure(plan, step, state, writes, text)
         return NodeExit(writes=writes, targets=(step.fallback,), output=text, error=error)
@@ -199,6 +201,7 @@ def _updates_after_failure(plan: GraphPlan, step: PlanStep, state: State, writes
 def _error_text(step: PlanStep, error: CallboardError) -> str:
     if not step.fails_as:
         return str(error)
+    # Loki's words, here and in `_untolerated`.
     what = "structured-extraction failed" if isinstance(error, ExtractionFailed) else "failed"
     return f"{step.fails_as} {what}: {error}"
 

@@ -91,6 +91,7 @@ def same_json(one: Json, other: Json) -> bool:
     """Return True if two JSON values are equal; `1`, `1.0` and `true` are different values."""
     if one is other:
         return True
+    # Python's `==` treats 1, 1.0 and True as equal. A node that changes only the type has written the key.
     if type(one) is not type(other):
         return False
     if type(one) is dict:
@@ -145,6 +146,7 @@ def _number(name: str, fold: Callable[[Any, Any], Any], current: Json, values: l
 def _checked(name: str, kind: str, current: Json, values: list[Json]) -> list[Json]:
     """Return the current value, if there is one, and the new values; raise if one is of another kind."""
     wanted = f"{'an' if kind[0] in 'ao' else 'a'} {kind}"
+    # As in Loki, a null is not absent: it does not suit any of these reducers.
     if current is not _ABSENT and type_name(current) != kind:
         raise _mismatch(name, wanted, current)
     for value in values:
@@ -174,6 +176,7 @@ def _whole(name: str, number: float) -> float:
             raise _MismatchError(f"reducer '{name}' gives a number too large for JSON")
         if number.is_integer() and abs(number) < 2**63:
             return int(number)
+    # Readers of JSON in Rust, such as Loki's, have whole numbers of 64 bits, signed or unsigned.
     elif not -(2**63) <= number < 2**64:
         return float(number)
     return number

@@ -59,6 +59,7 @@ def parse_rule(text: str) -> LengthRule:
             f"No comparison operator in validation expression '{text}'; it has to be one of > >= < <= =="
         )
     digits = rest.removeprefix(op).strip()
+    # `isdigit` alone accepts superscripts, which `int` refuses, and the digits of other scripts.
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9:
         raise GraphMistake(f"Invalid right-hand side in validation '{text}'; it has to be a whole number")
     return LengthRule(text, op, int(digits))

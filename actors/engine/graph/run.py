@@ -1,7 +1,7 @@
 """Execution of a graph in an actor, and of its nodes in child actors: MCP servers, events, log.
 
 `decider` selects the next nodes. A node's executor returns, fails with a `CallboardError`, or raises another
-exception (a bug). All three become an exit of the node (`leave`), which the graph receives as one message. Only
+exception (a bug). All three become an exit of the node (`node_exit`), which the graph receives as one message. Only
 cancellation is propagated.
 
 The levels of the log `callboard.graph` protect private data. DEBUG shows the names of state keys and the total

@@ -111,6 +111,7 @@ class WorkflowDecider:
         work = self.machine.under_way[message.key]
         place = self._structure.by_id[work.node]
         error = message.failure.restore().at(place.id)
+        # The repetition has `failure` set, so a firing is repeated only once.
         if place.node.on_error == "continue" and work.failure is None:
             # Only the edges run again, so the firing need not wait for its lane.
             again = msgspec.structs.replace(work, failure=message.failure, lane=None)

@@ -35,6 +35,7 @@ def carried(message: Message, source: str, target: str, *, keep: bool = False, d
 
     Its role is `user`, or `assistant` on an edge from a node to itself, unless the message preserves its role.
     """
+    # DevAll's rule. Its literal nodes set `preserve_role`.
     role: Role = message.role
     if not message.preserve_role:
         # A node that reads its own output reads what it has said itself.

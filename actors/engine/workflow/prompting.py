@@ -10,12 +10,14 @@ from ....protocol.errors import CallboardError
 from ....protocol.workflow.model import AgentConfig, Node
 from .messages import Message
 
+# DevAll's number, and in `failure_text` DevAll's words for agents.
 MOST_OF_INPUT = 200
 """Most characters of the input in the output of a failed node."""
 
 
 def heading(message: Message) -> str:
     """Return the heading of a message, with its source."""
+    # DevAll's heading, word for word.
     return f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ===\n\n"
 
 
@@ -60,6 +62,7 @@ def remembering(messages: Sequence[Message], memories: Sequence[tuple[str, Seque
     blocks = "\n\n".join(remembered(memories))
     if not blocks:
         return list(messages)
+    # DevAll's wording and place. The blocks of `remembered` and the sentence of `reflection` are DevAll's, too.
     memory = Message(role="user", content=f"===== Related Memories =====\n\n{blocks}\n\n===== End of Memory =====")
     last = max((i for i, message in enumerate(messages) if message.role == "user"), default=len(messages))
     return [*messages[:last], memory, *messages[last:]]

@@ -23,6 +23,7 @@ HOST = Path(__file__).parent / "workers" / "devall" / "host.py"
 ABOVE = 2
 """Parent directories of a workflow that are searched: DevAll's own subgraphs are two levels below its root."""
 
+# Variables of DevAll's program, so that an environment for it works here.
 _NAMED: dict[Kind, str] = {
     "edge": "MAC_EDGE_FUNCTIONS_DIR",
     "edge_processor": "MAC_EDGE_PROCESSOR_FUNCTIONS_DIR",

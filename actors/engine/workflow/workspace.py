@@ -31,6 +31,7 @@ FILE = "file"
 
 def names(stem: str) -> Iterator[str]:
     """Yield the names of a node's code files, visit by visit."""
+    # DevAll's file names.
     return (f"{stem}.py" if count == 1 else f"{stem}_run-{count}.py" for count in itertools.count(1))
 
 
@@ -50,6 +51,8 @@ class WorkflowWorkspace:
         self._attachments = attachments
         scope = scope_of(me)
         self._is_kept = scope is not None
+        # Names that nodes of earlier incarnations have chosen. Such a node uses its name again when it repeats, even if
+        # it has not written the file yet.
         self._chosen = set() if scope is None else {decode_value(name, str) for name in scope.noted_below(FILE)}
         self._choosing = threading.Lock()
         self._making = trio.Lock()

@@ -65,6 +65,7 @@ class _Endpoint:
             caller = scope["state"].get("caller")  # public routes have none
             shown = error if caller is None else error_for_client(caller, error)
             await self._send_error(watched, refusal(shown, call.id), scope, receive)
+        # The client is gone. The status is for the log line and the metrics (`Frame`).
         except ClientDisconnect:
             await self._send_error(watched, Response(status_code=GONE), scope, receive)
         except Exception:  # clients must not see internals

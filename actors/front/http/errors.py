@@ -99,11 +99,13 @@ class Watched:
 
 def refusal(error: CallboardError, request_id: str, *, close: bool = False) -> Response:
     """Return the reply for an error; `close` closes the connection afterwards."""
+    # A body that was not read to its end: the connection can serve no further request.
     headers = {"connection": "close"} if close or isinstance(error, BodyTooSlow) else {}
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
     after = getattr(error, "retry_after", None)
     if after is None:
+        # Until 00:00 UTC, when the next day of the spending limits begins.
         after = DAY - time.time() % DAY if error.code == "daily_budget" else AGAIN.get(error.code)
     if after is not None:
         headers["retry-after"] = str(max(1, math.ceil(after)))

@@ -72,6 +72,7 @@ class Health:
         return self.draining or self._root.kernel.stopping
 
     async def _probed(self) -> list[str]:
+        # Concurrent probes share one check.
         async with self._looking:
             if trio.current_time() - self._looked >= FRESH:
                 self._problems = [found for store in self._stores if (found := await _probe(store))]

@@ -190,6 +190,7 @@ class Admission:
     def _may(self, caller: Caller, found: RouteMatch | None, path: str) -> None:
         if found is not None:
             self._access.authorize(caller, found.rule)
+        # A path that exists with other methods passes, because the endpoint replies with 405.
         elif not caller.has("*") and next(templates_at(path), None) is None:
             raise NotFound(f"there is nothing at {path}")
 

@@ -109,6 +109,7 @@ class _Line:
         await self.say(PING)
         while True:
             await trio.sleep_until(self._said + PING_EVERY)
+            # An event may have been sent during the sleep.
             if trio.current_time() >= self._said + PING_EVERY:
                 await self.say(PING)
 
@@ -147,6 +148,7 @@ class RunBlock:
         if cluster is None or not cluster.has(self.info.run):
             return
         self.info = info = await cluster.begun(self.info.run)
+        # Without an event the run has not begun: the request fails with the status that it has on one machine.
         if info.seq == 0 and info.error is not None:
             raise StartedRunFailed(info.error.code, info.error.message)
         if info.seq == 0:

@@ -96,8 +96,10 @@ def _providers(asked: WantedExporters, environ: Mapping[str, str]) -> tuple[Trac
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 
+    # The SDK's own default is `unknown_service`.
     named = "OTEL_SERVICE_NAME" in environ or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     resource = Resource.create({"service.version": VERSION, **({} if named else {"service.name": "callboard"})})
+    # `_flushed` replaces the SDK's flush at exit, which would wait for the collector without our limit.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     for name in asked.traces:
         # Console exporters write to stderr: stdout holds the run's result.
@@ -126,6 +128,7 @@ async def _flushed(tracers: TracerProvider, meters: MeterProvider, within: float
 
     with trio.move_on_after(within, shield=True) as scope:
         async with trio.open_nursery() as nursery:
+            # This `shutdown` takes no timeout, and that of the meters takes milliseconds.
             nursery.start_soon(end, tracers.shutdown)
             nursery.start_soon(end, lambda: meters.shutdown(within * 1000))
     if scope.cancelled_caught:
@@ -161,6 +164,7 @@ class _Complaints(logging.Handler):
         return self
 
     def __exit__(self, *_: object) -> None:
+        # While a thread of the SDK remains, restored handlers would print its traceback.
         if not self.left:
             self._logger.handlers, self._logger.propagate = self._before
 

@@ -204,6 +204,8 @@ class Open:
         context.
         """
         if self.outer is not None and trace.get_current_span() is self.span:
+            # Not `detach`: in a task that has inherited this context, OpenTelemetry logs an error, because the token
+            # belongs to another context.
             context.attach(self.outer)
 
 
@@ -262,6 +264,7 @@ class RunSpans:
 
     def over(self, at: datetime, code: str) -> None:
         """End all spans of the run. `code` is empty if the run succeeded."""
+        # The newest first, so that a span ends before its parent does.
         for each in reversed(self._open.copy()):
             self._end(each, at, CANCELLED)
         outcome = self._view.outcome or {}
@@ -381,6 +384,7 @@ class RunSpans:
             tool.span.set_attribute("process.exit.code", data.status)
         if self._content is not None and data.result:
             tool.span.set_attribute("gen_ai.tool.call.result", self._content.text(data.result))
+        # Set before `hear` ends the span with the code of its activity.
         about.code = data.code or (OTHER if data.error is not None else "process" if data.status else "")
 
     def _question(self, _: Activity, above: Open, event: Event, __: object) -> None:

@@ -185,6 +185,7 @@ class BatchTarget:
             InvalidFile: tasks that do not fit the target, each with its line.
         """
         if not any(task.vars for task in tasks):
+            # An error of the target itself is raised once, and not reported for each task.
             await self._found(tasks[0])
         problems: list[Problem] = []
         name = str(self._request.target)

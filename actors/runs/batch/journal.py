@@ -122,6 +122,7 @@ class BatchJournal:
             ResultsLost: this line, or an earlier one, could not be written.
             trio.Cancelled: it may not have been written yet; `flush` writes it.
         """
+        # `replace`: a model's output may contain a lone surrogate, which UTF-8 can't encode.
         self._waiting.append((failed, (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "replace")))
         await self.flush()
         if failed:
@@ -143,6 +144,7 @@ class BatchJournal:
                     await trio.to_thread.run_sync(self._write, lines)
                 except OSError as error:
                     self._broken = error
+                # Lines that arrived during the write stay for the next one.
                 del self._waiting[: len(lines)]
         if self._broken is not None:
             why = self._broken.strerror or str(self._broken)
@@ -189,6 +191,7 @@ def _append(file: int, data: bytes) -> None:
         return
     rest = memoryview(data)
     while rest:
+        # `os.write` may write only a part, for example if the disk becomes full.
         rest = rest[os.write(file, rest) :]
     os.fsync(file)
 

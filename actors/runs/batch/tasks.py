@@ -106,6 +106,7 @@ class _Reader:
             rows = self._table(self._sheet())
         else:
             try:
+                # Excel's UTF-8 files begin with a byte order mark, which would be part of the first column's name.
                 text = self._path.read_text(encoding="utf-8-sig")
             except (OSError, UnicodeDecodeError) as error:
                 raise InvalidFile(f"{self._path} can't be read: {error}") from error
@@ -181,6 +182,8 @@ class _Reader:
         try:
             names = self._names(next(reader, []))
             while True:
+                # Before the row is read: quoted fields may contain line breaks, and errors name the first line of the
+                # row.
                 line = reader.line_num + 1
                 row = next(reader, None)
                 if row is None:

@@ -48,6 +48,7 @@ _FURTHEST: tuple[Why, ...] = (
 
 _OF_HOST: tuple[Why, ...] = ("dns", "unreachable", "refused", "timeout", "tls", "not_http")
 
+# `/chat/completions` before `/completions`, which would leave `/chat`.
 _ENDS = ("/models", "/chat/completions", "/completions", "/embeddings", "/responses")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -80,11 +81,13 @@ def look_up(text: str, key: str = "", within: float = WITHIN) -> ReachedAddress:
         if scheme in dead:
             continue
         reached = _ask(base, key, within)
+        # A server that wants a key has its API at this base, so the other bases need no request.
         if reached.why in (None, "unauthorized"):
             return reached
         if reached.why in _OF_HOST:
             dead.add(scheme)
         found.append(reached)
+    # Of equal problems `max` returns the first, which belongs to the likeliest base.
     return max(found, key=lambda each: _FURTHEST.index(each.why or "unauthorized"))
 
 

@@ -74,6 +74,7 @@ def of_provider(name: str, environ: Mapping[str, str], *, why: str) -> UsablePro
     """Return the offer of a provider that only needs a key."""
     client = ClientSettings(type=BUILT_IN.get(name, "openai-compatible"), name=name)
     variables = key_variables(client)
+    # ANTHROPIC_API_KEY, as Anthropic's documents have it, and not CLAUDE_API_KEY, which follows from the client's name.
     usual = variables[-1] if name == "claude" else variables[0]
     key = next((variable for variable in variables if environ.get(variable)), usual)
     listed = ModelCatalog(Settings(), environ).prices.finder.known(client, base_of(client, environ))
@@ -109,6 +110,7 @@ def _narrowed(offer: UsableProvider, there: Sequence[Answering]) -> UsableProvid
 
 def _of_server(found: Answering, environ: Mapping[str, str]) -> UsableProvider:
     server = found.server
+    # These addresses come from variables that each run reads, so the file does not need them.
     usual = server.type == "openai" or (server.type == "ollama" and server.base == ollama_of(environ))
     return UsableProvider(
         client=ClientSettings(type=server.type, name=server.name, api_base="" if usual else server.base),

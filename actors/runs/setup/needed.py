@@ -8,6 +8,7 @@ from pathlib import Path
 from ....protocol.environment import variable_value
 from ...io.directories import config_file
 
+# `provider` is the name of this program, and `platform` that of Loki (LOKI_PLATFORM).
 _NAMES_A_MODEL = ("model", "provider", "platform")
 
 

@@ -137,4 +137,5 @@ def names_in(listed: Any) -> tuple[str, ...] | None:
 
 
 def _is_name(text: str) -> bool:
+    # In `model`, commas separate fallback models.
     return 0 < len(text) <= 200 and text.isprintable() and "," not in text

@@ -19,6 +19,7 @@ from ...io.directories import private_directory
 from .detect import UsableProvider
 
 _PLAIN = re.compile(r"[A-Za-z][\w./:@+-]*[\w/]")
+# Words that YAML 1.1, unlike 1.2, reads as booleans are quoted, too, for other programs that read the file.
 _WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null"))
 _ITEM = re.compile(r"( *)- ")
 _MODEL = re.compile(r"model[ \t]*:(?P<value>[ \t]+[^#\n]*?)?(?P<rest>[ \t]*(?:#[^\n]*)?)")
@@ -128,6 +129,7 @@ def quoted(value: str) -> str:
 
 def scalar(text: str) -> str:
     """Return a text as a YAML scalar."""
+    # A JSON string is a valid YAML scalar.
     return text if _PLAIN.fullmatch(text) and text.casefold() not in _WORDS else json.dumps(text, ensure_ascii=False)
 
 
@@ -149,6 +151,7 @@ def _with_default(text: str, model: str) -> str:
         if found is not None:
             lines[at] = f"model: {scalar(model)}{found['rest']}"
             return "\n".join(lines)
+    # Comments, directives (`%`) and `---` stay at the top.
     first = next((at for at, line in enumerate(lines) if line and not line.startswith(("#", "%", "---"))), len(lines))
     if first == len(lines):
         return f"{text.rstrip()}\n\nmodel: {scalar(model)}\n".lstrip("\n")

@@ -73,6 +73,7 @@ class JournalScope:
         self.ends = ends
         self.on_there: Callable[[bool], None] | None = None
         self._drivers = 0
+        # Removed from `paths`, so that `noted_below` finds there only what has not begun again.
         self._before = run.paths.pop(path, EarlierRows())
 
     def player(self) -> JournalPlayer:
@@ -150,6 +151,7 @@ class JournalScope:
 
         An answer that arrived while no process executed the run is used if it was in time; its row is written now.
         """
+        # By the text: a question that is asked again has no id yet.
         row = self._take(lambda row: isinstance(row, Asked) and row.question.text == question.text)
         if not isinstance(row, Asked):
             question = msgspec.structs.replace(question, id=question.id or self.run.new_question())

@@ -1,4 +1,4 @@
-"""ForkPrefix of a run as the rows of another: the rows that `callboard fork` copies.
+"""Prefix of a run as the first rows of another run: the rows that `callboard fork` copies.
 
 Rows are copied unchanged, except where they refer to the original run:
 
@@ -76,7 +76,7 @@ def began(rows: Sequence[Placed]) -> Began:
 
 
 class ForkPrefix(msgspec.Struct, frozen=True):
-    """ForkPrefix of a run as rows of its fork.
+    """Prefix of a run as rows of its fork.
 
     Attributes:
         rows: rows of the fork.

@@ -494,6 +494,7 @@ class JournaledRun:
             # A warning only for users who requested a durable run.
             level = logging.WARNING if self._insists else logging.INFO
             log.log(level, "%s can't be resumed if this process is killed: %s", self.rows.run, why)
+            # First: `append` may call `hand_over`, which must not stop the rows of a run that no process can resume.
             self.update_summary(spoilt=why)
             self.append("", Spoilt(self.now, why))
 
@@ -532,11 +533,15 @@ class JournaledRun:
         # No other process can resume a spoilt run, and an ended run needs none.
         if not self.handed_over and not self.about.spoilt and not self._is_over:
             self.handed_over = True
+            # Before `stop`, after which nothing is stored.
             self.update_summary(left=True)
             self.rows.stop()
 
     def sleep(self) -> None:
-        """Suspend the run until an answer arrives, since it waits for nothing else. As `leave`."""
+        """Suspend the run until an answer arrives, since it waits for nothing else.
+
+        Nothing more is written, as after `hand_over`.
+        """
         self.handed_over = self.dormant = True
         self.update_summary(left=True, dormant=True)
         self.rows.stop()

@@ -45,6 +45,7 @@ def _is_approved(url: str, typed: str) -> bool:
     """True if the user has typed this whole URL, or named its host."""
     if not url:
         return False
+    # In prose, a full stop or a comma may follow the URL.
     if any(url in (word, word.rstrip(_END)) for word in _BETWEEN.split(typed)):
         return True
     sandbox = current.get()
@@ -53,6 +54,7 @@ def _is_approved(url: str, typed: str) -> bool:
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         return False
+    # `@`: in `https://approved.example@other.example/` the approved host is only a user name.
     if sandbox is None or parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
         return False
     return sandbox.approves(parts.hostname, port)

@@ -73,6 +73,7 @@ def _keywords(condition: KeywordCondition) -> Test:
     exact = condition.case_sensitive
 
     def words(listed: tuple[str, ...]) -> list[str]:
+        # As in DevAll, an empty word matches nothing. As a substring it would match every text.
         return [word if exact else word.lower() for word in listed if word]
 
     none, every, some = words(condition.none), words(condition.all), words(condition.any)
@@ -117,6 +118,7 @@ def _stops(text: str) -> bool:
     return verdict is not None and verdict[1].upper() in {"STOP", "DONE"}
 
 
+# DevAll's functions, with the words and lengths that are fixed there.
 BUILT_IN: dict[str, Test] = {
     "true": lambda _text: True,
     "always_false": lambda _text: False,

@@ -414,6 +414,7 @@ class StateMachine:
     def _deliver(self, crossing: Crossing) -> None:
         way = self._ways[crossing.way]
         edge, target = way.edge, way.target
+        # Also if the edge's processor has dropped the message, as in DevAll.
         if edge.clear_context or edge.clear_kept_context:
             kept = edge.clear_kept_context and (edge.clear_context or not self.structure.rules.kept_needs_clear)
             self._queues[target.index].clear(context=edge.clear_context, kept=kept)
@@ -428,6 +429,7 @@ class StateMachine:
         turns = [turn for turn in fired.trace if turn.role in ("user", "assistant")] if window and fired.outputs else []
         for turn in turns:
             self._put(place, signed(turn, place.id))
+        # As in DevAll, before the node stores its own output, which the window therefore does not count.
         queue.trim(window)
         return bool(window and not turns)
 

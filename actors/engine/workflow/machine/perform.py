@@ -83,7 +83,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
         outputs: its output; subsequent nodes run even if this is empty.
         trace: the turns of its tool loop; a node with a context window stores them in place of its output.
         error: its failure.
-        unaccepted: tolerated failures of agents and subgraphs below it (see `graph.leave`).
+        unaccepted: tolerated failures of agents and subgraphs below it (see `graph.node_exit`).
     """
 
     outputs: tuple[Message, ...] = ()
@@ -246,6 +246,7 @@ async def _cross(firing: Firing, outputs: Sequence[Message], crossings: list[Cro
     """Send every message over every edge."""
     for number, message in enumerate(outputs):
         for way in firing.place.out:
+            # As in DevAll, a condition sees the node's text, before the processor of the edge.
             if not await _is_taken(firing, way, message, warnings):
                 continue
             edge = way.edge

@@ -17,6 +17,7 @@ from ....work.knowledge.recipe import Recipe
 from .stores import MemoryStore
 from .vectors import OrWords
 
+# DevAll's figures.
 CHUNK, OVERLAP = 500, 50
 """Characters of a chunk, and of its overlap with the next."""
 

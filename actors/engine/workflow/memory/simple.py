@@ -22,6 +22,7 @@ from .similarity import brief, likeness, plain
 from .stores import MemoryStore
 from .vectors import OrWords
 
+# `MOST`, `SHORTEST`, `BY_VECTOR`, and the factor 3 in `_nearest` are DevAll's.
 MOST = 1000
 """Most stored texts."""
 

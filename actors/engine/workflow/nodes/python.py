@@ -5,8 +5,8 @@ to a file in the workspace (`Node.py`, `Node_run-2.py` at the second visit) and 
 fail the node: the output reports the failure in a form that conditions recognise (`code_pass`, `code_fail`), and a
 model can repair it.
 
-In a durable run the file name is chosen once, and the output is journaled. `journal.unknown` decides about code
-that was running when the program was killed.
+In a durable run the file name is chosen once, and the output is journaled. `journal.unknown_outcome` decides about
+code that was running when the program was killed.
 
 Each execution has limits: the node's timeout, and `LIMITS` for processes, memory, output and file sizes. A
 violation ends all its processes, and so does the end of the run.
@@ -104,6 +104,7 @@ async def run_python_node(me: Actor, job: Job) -> Said:
     async def run() -> str:
         file = await trio.to_thread.run_sync(_written, directory, job.node.id, code + "\n", name)
         script = PythonScript(
+            # As in DevAll, `args` precede the file: they are options of the interpreter.
             command=[config.interpreter or sys.executable, *config.args],
             file=file,
             env={**inherited(job.shared.context.environ), **own},
@@ -136,6 +137,7 @@ def code_in(text: str) -> str:
 
 def failure(reason: str, status: int | None = None, stderr: str = "") -> str:
     """Return the output that reports failed code."""
+    # DevAll's report, line by line. Conditions of its workflows search for the first line.
     lines = [CODE_FAILED, reason]
     if status is not None:
         lines.append(f"exit_code={status}")
@@ -284,6 +286,7 @@ def _own(file: Path) -> tuple[Path, IO[str]]:
 
 _FILE = re.compile(r"^[ \t#*`]*([\w./-]+\.\w+)[ \t*`:]*\n+```[^\n`]*\n(.*?)```", re.DOTALL | re.MULTILINE)
 
+# DevAll's figure.
 RUNS_FOR = 3.0
 """Seconds for `main.py`; a program that still runs then, for example a game or a server, has not failed."""
 

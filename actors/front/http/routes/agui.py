@@ -130,6 +130,7 @@ async def _stream_events(
             async with lock:
                 # All past events are sent before the event that ends the stream.
                 told_all = seen >= max(after, 1, call.hub.get(call.caller, run).seq)
+                # Compared with the questions of now: one may have been answered while `stuck` waited for a worker.
                 if waiting and told_all and waiting == call.hub.questions(call.caller, run):
                     interrupted = True
                     await say_all(say, seen, told.interrupt(waiting))
@@ -190,6 +191,7 @@ async def _resumed(call: HttpCall, entries: list[ResumeEntry]) -> tuple[RunInfo,
             continue
         if entry.status == "resolved":
             await call.hub.answer(call.caller, question.id, _value(entry.payload))
+        # AG-UI's `cancelled` has no value. These questions have a safe answer; any other one ends its run.
         elif question.permission or question.kind == "confirm":
             await call.hub.answer(call.caller, question.id, "no")
         else:

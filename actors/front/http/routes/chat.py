@@ -37,6 +37,7 @@ from ..streams import Say, run_and_reply
 _route = partial(route, tag="openai")
 
 KINDS = ("agent", "graph", "workflow")
+# OpenAI's mark for the end of a stream; it is no JSON.
 DONE = event(b"[DONE]")
 
 
@@ -78,6 +79,7 @@ class PreparedChat(msgspec.Struct, frozen=True, kw_only=True):
         """Start the run. By default it ends with the request and is never resumed."""
         run = await call.hub.begin(call.caller, self.request, self.hooks, durable=durable)
         if self.hooks.tools:
+            # The dictionary is weak: the entry ends with the request, which holds this object.
             call.api.client_calls[run.run] = self.client_calls
         return run
 

@@ -24,6 +24,7 @@ async def embed(call: HttpCall, body: EmbeddingsRequest) -> ASGIApp:
     try:
         await root.knowledge.embedders.prepare(model)
         root.knowledge.embedders.check(model)
+    # Also a `ConfigError`. A missing key is a failure of this server (502), not an unknown model (404).
     except CredentialsError:
         raise
     except ConfigError as error:

@@ -105,6 +105,7 @@ async def events(call: HttpCall, query: EventsQuery) -> ASGIApp:
     seen = call.last_seen()
     if not call.accepts(SSE):
         return reply(await call.hub.page_of_events(call.caller, run, query.after, query.limit))
+    # A browser reconnects with the same URL and a header that is newer than the query.
     after = query.after if seen is None else seen
     check_after(call, run, after)
 

@@ -325,6 +325,7 @@ class TextCompletion(CompletionProjection):
                 yield self._chunk("", self._finish)
                 if self._wants_usage:
                     usage = msgspec.to_builtins(self._usage())
+                    # OpenAI's `include_usage`: a further chunk without choices.
                     yield {**self._chunk(""), "choices": [], "usage": usage}
 
     def _chunk(self, text: str, finish: Finish | None = None) -> dict[str, Json]:

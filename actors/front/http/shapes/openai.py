@@ -185,12 +185,14 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
         wanted = {
             "temperature": self.temperature,
             "top_p": self.top_p,
+            # The newer of OpenAI's two names takes precedence.
             "max_tokens": self.max_completion_tokens or self.max_tokens,
             "reasoning_effort": self.reasoning_effort,
             "stop": stop or None,
             "response_schema": _schema_of(self.response_format),
         }
         found = {name: value for name, value in wanted.items() if value is not None}
+        # The agent's own budget must not be combined with the requested effort.
         return found if self.reasoning_effort is None else {**found, "thinking_budget": None}
 
 
@@ -315,11 +317,13 @@ class ChatCompletionProjection:
             return [*chunks, {"error": {"code": error["code"], "message": error["message"], "type": "run_failed"}}]
         calls = [call_as_openai(call) for call in self._calls()]
         if calls:
+            # OpenAI's streams number the calls, its whole replies do not.
             told = [{"index": number, **msgspec.to_builtins(call)} for number, call in enumerate(calls)]
             chunks.append(self._chunk({"tool_calls": told}))
         chunks.append(self._chunk({}, finish="tool_calls" if calls else self._finish, callboard=self._extension()))
         if self._wants_usage:
             last = self._chunk({})
+            # OpenAI's `include_usage`: a further chunk, without choices, after the one with the `finish_reason`.
             chunks.append({**last, "choices": [], "usage": msgspec.to_builtins(self._usage())})
         return chunks
 
@@ -432,6 +436,7 @@ def reply_of(rows: Sequence[Sequence[float]], request: EmbeddingsRequest, model:
 
 
 def _packed(row: Sequence[float]) -> str:
+    # OpenAI's vectors in base64 are 32-bit floats, little-endian, on every machine.
     numbers = array("f", row)
     if sys.byteorder != "little":
         numbers.byteswap()
