@@ -29,13 +29,12 @@ from .actors import memory_of_process
 from .durable_runs import fork_run, rows_of, steps_of_run
 from .hub import END_WITHIN, Hub
 from .logs.run_logs import RunLogs
-from .open_questions import FeedLagged
 from .peer import ControlPeer, Follow, Method
 from .requests import check_role
 from .run_records import call_of, calls_of, changes_of_run, restore_run
 from .runs.live_run import HubOptions
 from .runs.summary import outcome_of
-from .subscription import Lagged, Subscription
+from .subscriptions import FeedLagged, Lagged, Subscription
 from .usage import usage_of
 
 if TYPE_CHECKING:

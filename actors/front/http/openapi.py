@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from ....protocol.version import VERSION
-from .call import SSE, HttpRoute
-from .errors import ErrorBody
+from .call import SSE, ErrorBody, HttpRoute
 
 Json = Any
 

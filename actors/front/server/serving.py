@@ -381,9 +381,8 @@ def _http(
         if not told:
             log.warning("HTTP is not served, only the websocket at /ws (%s): %s", error, install_command("server"))
         return None
-    from ..http.app import make_app
+    from ..http.app import guarded, make_app
     from ..http.call import Api
-    from ..http.middleware import guarded
 
     api = Api(hub=hub, root=root, metrics=metrics, health=health, started=trio.current_time())
     return speaker_of(guarded(make_app(api), access, metrics=metrics))

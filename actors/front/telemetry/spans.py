@@ -30,6 +30,7 @@ from ...runs.trace_context import caller, conversation
 from ...views.activity import Activity
 from ...views.run_view import RunView
 
+# The bucket boundaries that the conventions recommend, by kind of histogram.
 OPERATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 INVOCATION = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
 MCP = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -45,6 +46,7 @@ OTHER = "_OTHER"
 CANCELLED = "cancelled"
 """The `error.type` of an interrupted span."""
 
+# The conventions' values of `gen_ai.provider.name`, for clients of another name.
 _PROVIDERS = {
     "azure-openai": "azure.ai.openai",
     "bedrock": "aws.bedrock",

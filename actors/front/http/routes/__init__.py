@@ -16,9 +16,9 @@ from starlette.responses import Response
 from ...access.scopes import OPEN, Rule
 from ..call import HttpCall, HttpRoute, reply, route
 from ..openapi import document_of
-from . import about, agui, chat, completions, embeddings, roles, runs, sessions
+from . import about, agui, completions, openai, roles, runs, sessions
 
-MODULES = (about, roles, runs, completions, sessions, chat, embeddings, agui)
+MODULES = (about, roles, runs, completions, sessions, openai, agui)
 
 
 @cache
