@@ -4,6 +4,6 @@
     serving      messages with one client, in both eras of the protocol, over stdin and stdout or HTTP
     asgi         the HTTP side without a server
 
-Start with `serving.McpSession`. `serve_stdio(root, offers)` and `serve_http(root, offers, port=...)` serve the result of
-`read_agents`. The package imports `runs`, `access`, `server` for its listener, and `http.streams`.
+Start with `serving.McpSession`. `serve_stdio(root, offers)` and `serve_http(root, offers, port=...)` serve the result
+of `read_agents`. The package imports `runs`, `access`, `server` for its listener, and `http.streams`.
 """

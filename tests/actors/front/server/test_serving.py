@@ -123,7 +123,7 @@ async def test_without_the_extra_the_websocket_is_served_and_http_says_what_is_m
     async with serve() as house:
         response = await house.client.get("/v1/info")
         assert response.status_code == 501
-        assert has_message(response.text, "front.server.speaking")
+        assert has_message(response.text, "front.server.listener")
         assert house.served.http is False
 
 
