@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from ....supervisors import Actor
 
 
-REMEMBERED = 4096
+MOST_CACHED = 4096
 """Maximum number of cached tokens, with their owners or known as bad."""
 
-AT_ONCE = 2
+HASHES_AT_ONCE = 2
 """Hashes computed at a time."""
 
-IN_LINE = 64
+HASHES_IN_LINE = 64
 """Maximum number of tokens that wait for a hash."""
 
 LONGEST_KEY = 4096
@@ -85,7 +85,7 @@ class KeyRing:
         self._others = tuple(key for key in keys if not key.id)
         self._known: OrderedDict[bytes, Caller | None] = OrderedDict()
         self._under_way: dict[bytes, trio.Event] = {}
-        self._threads = trio.CapacityLimiter(AT_ONCE)
+        self._threads = trio.CapacityLimiter(HASHES_AT_ONCE)
         self._decoy = tuple(keys[:1])
         self._aside = trio.CapacityLimiter(1)
         self._pretended = 0
@@ -109,7 +109,7 @@ class KeyRing:
             if (other := self._under_way.get(digest)) is not None:
                 await other.wait()
                 continue
-            if len(self._under_way) >= IN_LINE:
+            if len(self._under_way) >= HASHES_IN_LINE:
                 raise Saturated("too many keys are being checked at the moment; try again in a second")
             self._under_way[digest] = trio.Event()
             try:
@@ -124,7 +124,7 @@ class KeyRing:
         """Spend as much time on a key without an entry as on any other."""
         if len(token) > LONGEST_KEY or not self._decoy:
             return
-        if self._pretended >= IN_LINE:
+        if self._pretended >= HASHES_IN_LINE:
             raise Saturated("too many keys are being checked at the moment; try again in a second")
         self._pretended += 1
         try:
@@ -143,7 +143,7 @@ class KeyRing:
 
     def _remember(self, digest: bytes, found: ApiKey | None) -> None:
         self._known[digest] = None if found is None else caller_of(found)
-        if len(self._known) > REMEMBERED:
+        if len(self._known) > MOST_CACHED:
             # Evict bad tokens first: a flood of them must not displace good ones.
             worst = next((old for old, whose in self._known.items() if whose is None), None)
             del self._known[next(iter(self._known)) if worst is None else worst]
@@ -175,7 +175,7 @@ def _owner(token: str, candidates: tuple[ApiKey, ...]) -> ApiKey | None:
 
 log = logging.getLogger("callboard.server.access")
 
-TIMEOUT = 5.0
+FETCH_WITHIN = 5.0
 MOST_BYTES = 1024 * 1024
 MOST_KEYS = 100
 NOT_SOONER = 60.0
@@ -378,7 +378,7 @@ class KeySet:
     async def _fetch(self) -> bool:
         self.fetches += 1
         try:
-            with trio.fail_after(TIMEOUT):
+            with trio.fail_after(FETCH_WITHIN):
                 keys = _keys_in(await self._get())
         except Exception as error:  # noqa: BLE001 - a foreign server may fail anyhow; the known keys remain
             kept = f"{len(self._keys)} keys are kept" if self.ready else "no signed token is accepted until it answers"
@@ -394,7 +394,7 @@ class KeySet:
         from ...io.http.transport import TrioTransport
 
         async with (
-            httpx.AsyncClient(transport=TrioTransport(environ=self._environ), timeout=TIMEOUT) as client,
+            httpx.AsyncClient(transport=TrioTransport(environ=self._environ), timeout=FETCH_WITHIN) as client,
             client.stream("GET", self._url, headers=_HEADERS) as response,
         ):
             if response.status_code != 200:

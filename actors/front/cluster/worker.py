@@ -511,7 +511,7 @@ class ClusterAsking:
 
 
 SESSION_SCOPES = frozenset({"read:runs", "write:runs", "run:agents", "read:sessions", "write:sessions"})
-"""Scopes of the owner of such a run here; the gateway has already authorised its start."""
+"""Scopes of the owner of a session turn on this worker; the gateway has already authorised the start."""
 
 
 class SessionTurns:

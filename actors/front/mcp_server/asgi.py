@@ -47,7 +47,7 @@ from ...io.peer import Refusal
 from ..access.origins import host_of
 from ..http.streams import while_there
 from .service import Service
-from .serving import McpSession, ReplyChannel, params_of, version_named
+from .session import McpSession, ReplyChannel, params_of, version_named
 
 Headers = dict[str, str]
 _Streamed: TypeAlias = "tuple[_Pieces, Ref[Never, None]]"

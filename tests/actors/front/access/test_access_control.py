@@ -147,7 +147,7 @@ async def test_ten_thousand_bad_logins_neither_block_the_loop_nor_use_up_threads
         nursery.cancel_scope.cancel()
     assert sum(ends.values()) == logins
     assert ends["unauthorized"] <= 5 * (access_module.BAD_LOGINS + access_module.LOGINS_AT_ONCE)
-    assert max(started) <= credentials.AT_ONCE
+    assert max(started) <= credentials.HASHES_AT_ONCE
     assert worst < 2.0, "CPU seconds of the event loop's thread between two turns of one task"
 
 

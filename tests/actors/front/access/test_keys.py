@@ -73,7 +73,7 @@ async def test_keys_of_nobody_keep_no_good_key_waiting(monkeypatch: pytest.Monke
     monkeypatch.setattr(credentials, "_owner", slow)
     ring = KeyRing([entry])
     async with trio.open_nursery() as nursery:
-        for _ in range(credentials.IN_LINE):
+        for _ in range(credentials.HASHES_IN_LINE):
             nursery.start_soon(ring.check, new_key()[0])
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(Saturated):

@@ -201,7 +201,7 @@ async def test_a_parked_run_that_nobody_comes_back_for_is_cancelled(stage: Stage
         answer = await modern.answer({id: ACCEPT})
         assert answer["error"]["code"] == -32602
         assert has_message(
-            answer["error"]["message"], "front.mcp_server.serving.McpSession._resumed", question_timeout=2
+            answer["error"]["message"], "front.mcp_server.session.McpSession._resumed", question_timeout=2
         )
         assert "inputRequests" in await client.call("asker")  # its place is free again
 
