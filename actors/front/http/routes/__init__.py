@@ -27,7 +27,7 @@ MODULES = (about, roles, runs, completions, sessions, openai, agui)
 @route("GET", "/openapi.json", OPEN, tag="about", gives=dict)
 async def document(_: HttpCall) -> Response:
     """This document."""
-    return reply(_document())
+    return reply(openapi_document())
 
 
 def routes() -> tuple[HttpRoute, ...]:
@@ -101,7 +101,8 @@ DESCRIPTIONS = {
 
 
 @cache
-def _document() -> Json:
+def openapi_document() -> Json:
+    """Return the OpenAPI document, which is made once."""
     described = [each for each in routes() if each.tag != "page"]
     types = [kind for each in described for kind in (each.body, each.gives) if kind not in (None, dict)]
     schemas, components = msgspec.json.schema_components(
