@@ -104,7 +104,7 @@ async def test_keys_of_other_makers_are_tried_against_every_entry_without_an_id(
 
 
 async def test_a_flood_of_bad_keys_does_not_make_us_forget_the_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "REMEMBERED", 5)
+    monkeypatch.setattr(credentials, "MOST_CACHED", 5)
     monkeypatch.setattr(credentials, "_owner", lambda token, entries: entries[0] if token == "good" else None)
     ring = KeyRing([ApiKey(subject="alice", key_hash="x", scopes=())])
     await ring.check("good")
@@ -114,7 +114,7 @@ async def test_a_flood_of_bad_keys_does_not_make_us_forget_the_good_ones(monkeyp
 
 
 async def test_who_comes_when_the_line_is_full_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials, "IN_LINE", 3)
+    monkeypatch.setattr(credentials, "HASHES_IN_LINE", 3)
     held = trio.Event()
     token = trio.lowlevel.current_trio_token()
     monkeypatch.setattr(credentials, "_owner", lambda *_: trio.from_thread.run(held.wait, trio_token=token))
