@@ -31,7 +31,7 @@ import trio
 from trio_websocket import WebSocketConnection, connect_websocket_url
 
 import callboard
-from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.methods import open_hub
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.events import LlmDelta, RunStarted

@@ -37,7 +37,7 @@ import trio
 from trio_websocket import open_websocket_url
 
 import callboard
-from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.service import read_agents
 from callboard.actors.front.mcp_server.serving import serve_stdio
 from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 from callboard.actors.runs.batch.batch import BatchTarget

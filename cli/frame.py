@@ -104,11 +104,11 @@ def keeping(
     root: Root, wanted: bool, note: Callable[[str], None], *, logged: bool = True
 ) -> AbstractAsyncContextManager[Callable[[str], Recorder] | None]:
     """Record the runs of the block, with requests and replies of their models, if `wanted`; see
-    `run_recorder.keep_runs`.
+    `running.keep_runs`.
     """
     if not wanted:
         return nullcontext()
-    from ..actors.front.control.run_recorder import keep_runs
+    from ..actors.front.control.runs.running import keep_runs
 
     return keep_runs(root, note, logged=logged)
 

@@ -18,8 +18,7 @@ import trio
 import callboard
 from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.methods import Method
-from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.methods import Method, open_hub
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.actors.front.control.websocket import serve_websocket
 from callboard.protocol.control.own import Params

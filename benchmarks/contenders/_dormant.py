@@ -18,7 +18,7 @@ from _serve import resident
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.methods import open_hub
 from callboard.actors.front.control.runs.live_run import HubOptions
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun

@@ -19,7 +19,7 @@ import trio
 
 from ...actors.front.chat.chat import Chat
 from ...actors.front.chat.execution import execute_line
-from ...actors.front.control.opening import open_hub
+from ...actors.front.control.methods import open_hub
 from ...actors.io.directories import config_dir as configured
 from ...actors.io.saved_replies import store_reply
 from ...actors.work.macros import find, lines_of
@@ -40,7 +40,7 @@ from ..stdin import prompt_text
 
 if TYPE_CHECKING:
     from ...actors.front.control.hub import Hub
-    from ...actors.front.control.logs.reading import LoggedEvent
+    from ...actors.front.control.logs.files import LoggedEvent
     from ...actors.runs.root import Root
     from ...protocol.outcome import Outcome
     from ...protocol.requests import RunRequest

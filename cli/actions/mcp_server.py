@@ -7,8 +7,7 @@ from pathlib import Path
 
 import trio
 
-from ...actors.front.mcp_server.offers import read_agents
-from ...actors.front.mcp_server.service import ServiceOptions
+from ...actors.front.mcp_server.service import ServiceOptions, read_agents
 from ...actors.runs.root import Root
 from ...protocol.errors import UsageError
 from .. import flag_values

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ...actors.front.control.logs.reading import last_event
+from ...actors.front.control.logs.files import last_event
 from ...actors.io.lines import from_any_thread
 from ...actors.runs.durable import InterruptedRun, interrupted, resume
 from ...actors.runs.loading import RunCallbacks

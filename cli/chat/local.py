@@ -14,7 +14,7 @@ import trio
 
 from ...actors.front.chat.chat import Chats
 from ...actors.front.chat.methods import ChatMethods
-from ...actors.front.control.opening import open_hub
+from ...actors.front.control.methods import open_hub
 from ...actors.front.control.peer import ControlPeer
 from ...actors.front.control.runs.live_run import HubOptions
 from ...actors.runs.loading import durable_by

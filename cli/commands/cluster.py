@@ -9,7 +9,7 @@ import click
 from .. import options
 
 if TYPE_CHECKING:
-    from ...actors.front.cluster.overview import Overview, WorkerOverview
+    from ...actors.front.cluster.membership import Overview, WorkerOverview
 
 _HEAD = ("WORKER", "RUNS", "ROOM", "LEASE", "HAS", "VERSION")
 
@@ -40,7 +40,7 @@ def _overview_text(dsn: str | None, *, migrate: bool, as_json: bool) -> str:
     """
     import msgspec
 
-    from ...actors.front.cluster.overview import overview
+    from ...actors.front.cluster.membership import overview
     from ...protocol.errors import UsageError
     from ..render.text import json_object
 

@@ -159,7 +159,7 @@ def new(subject: str, scopes: tuple[str, ...]) -> int:
     \b
     callboard keys new alice -s run:agents -s read:runs > alice.key
     """
-    from ...actors.front.access.keys import new_key
+    from ...actors.front.access.credentials import new_key
     from ...protocol.control.caller import SCOPES
     from ...protocol.errors import UsageError
     from ...protocol.problems import did_you_mean
@@ -196,7 +196,7 @@ def hash() -> int:
 
 
 def _hash(key: str) -> str:
-    from ...actors.front.access.keys import hashed
+    from ...actors.front.access.credentials import hashed
     from ...protocol.errors import ConfigError
     from ...supervisors.installation import install_command
 

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 import yaml
 
-from callboard.actors.front.access.keys import KeyRing
+from callboard.actors.front.access.credentials import KeyRing
 from callboard.cli.main import run
 from callboard.protocol.settings import read_settings
 

@@ -234,7 +234,7 @@ def test_a_state_directory_that_takes_nothing_costs_the_run_nothing(
     (state / "runs").write_text("no directory")
     code, out, err = callboard("run", talk, "tea", "--keep-requests", "--no-input")
     assert (code, out) == (0, "ok\n")
-    assert has_message(err, "front.control.run_recorder.keep_runs")
+    assert has_message(err, "front.control.runs.running.keep_runs")
 
 
 async def test_at_a_terminal_requests_are_kept_without_a_word_and_shown_in_colours(

@@ -26,8 +26,7 @@ import click
 import msgspec
 
 import callboard
-from callboard.actors.front.http.openapi import document_of
-from callboard.actors.front.http.routes import routes
+from callboard.actors.front.http.routes import openapi_document
 from callboard.cli.commands.files import schema
 from callboard.cli.main import cli
 from callboard.protocol import errors
@@ -165,7 +164,7 @@ def files() -> dict[str, Callable[[], str]]:
         "api.txt": api,
         "structs.txt": structs,
         "events.txt": events,
-        "openapi.json": lambda: _printed(document_of(routes())),
+        "openapi.json": lambda: _printed(openapi_document()),
         **{f"schemas/{name}.json": lambda name=name: _schema(name) for name in choice.choices},
     }
 

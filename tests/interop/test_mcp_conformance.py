@@ -20,8 +20,7 @@ import yaml
 from interop.environments import HERE, INSTALLED, needs
 
 from callboard import Root
-from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.service import ServiceOptions
+from callboard.actors.front.mcp_server.service import ServiceOptions, read_agents
 from callboard.actors.front.mcp_server.serving import serve_http
 
 pytestmark = needs("node")

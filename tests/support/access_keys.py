@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.access.audit import Audit
-from callboard.actors.front.access.keys import new_key
+from callboard.actors.front.access.credentials import new_key
 from callboard.actors.io.secret_redaction import Redactor
 from callboard.protocol.settings.api import ApiKey, ApiSettings, AuditSettings, Auth
 

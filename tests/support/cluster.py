@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import httpx
 import trio
 
-from callboard.actors.front.cluster.poison_runs import MOST
+from callboard.actors.front.cluster.worker import MOST_DEATHS
 from callboard.supervisors.cluster import queue
 from callboard.supervisors.cluster.database import connected
 from support import cluster_history, secret_watch
@@ -265,7 +265,7 @@ class House:
         self.expire(*names)
         ((sweeper,), *_) = self.sql("select sign from callboard.workers where lease > clock_timestamp()")
         with connected(self.dsn, "sweeper", LEASE) as db:
-            queue.sweep(db, sweeper, MOST, LEASE)
+            queue.sweep(db, sweeper, MOST_DEATHS, LEASE)
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Ask the database."""

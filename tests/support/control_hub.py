@@ -14,7 +14,7 @@ from trio_websocket import WebSocketConnection, open_websocket_url
 import callboard
 from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.methods import open_hub
 from callboard.actors.front.control.runs.live_run import HubOptions
 from callboard.actors.front.control.websocket import WebSocketOptions, serve_websocket
 from callboard.protocol.control.schema import json_schema

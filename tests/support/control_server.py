@@ -20,7 +20,7 @@ import trio
 import callboard
 from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.methods import open_hub
 from callboard.actors.front.control.websocket import serve_websocket
 from callboard.actors.front.server.token_file import ServerFile, remove_server, write_server
 from callboard.protocol.control.caller import LOCAL

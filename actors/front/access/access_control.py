@@ -7,6 +7,9 @@
 Cheap checks come first. A known key is in a cache; for a new one a hash has to be computed. An address that sends too
 many bad keys is refused before that, for a minute. So ten thousand bad logins cost ten hashes per address and a lookup
 each, and callers with a good key do not wait for them.
+
+The settings are the block `api:` of config.yaml: validated before the server listens (`check_may_listen`), and read
+again on SIGHUP (`reload`).
 """
 
 from __future__ import annotations
@@ -29,19 +32,23 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL, Caller
-from ....protocol.errors import CallboardError, Denied, RateLimited, Saturated, Unauthorized
+from ....protocol.errors import CallboardError, ConfigError, Denied, RateLimited, Saturated, Unauthorized, UsageError
 from ....protocol.settings.api import ApiKey, ApiSettings, AuditSettings
+from ....protocol.settings.api_checks import LOOPBACK
+from ....supervisors.installation import install_command
+from ...io.server_log import set_level
+from ...io.settings import load_settings
 from .audit import Audit, Result
-from .keys import KeyRing, caller_of
+from .credentials import KeyRing, KeySet, SignedCaller, SignedTokens, caller_of, looks_signed
 from .limits import ConcurrencyLimiter, RateLimiter, counted
 from .origins import Headers, Origins, is_loopback, network_of, peer_of
 from .scopes import EVERYTHING, METHODS, Rule, need
 from .server_paths import ServerPaths
-from .signed import KeySet, SignedCaller, SignedTokens, looks_signed
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
     from ..metrics import Metrics
+
 
 log = logging.getLogger("callboard.server.access")
 
@@ -415,3 +422,59 @@ def _rate(settings: ApiSettings, *, loopback: bool) -> tuple[int, int]:
     if limit is None:
         limit = 0 if loopback else DEFAULT_RATE
     return limit, settings.limits.rate_limit_burst
+
+
+def check_may_listen(settings: ApiSettings, host: str) -> bool:
+    """Refuse to start a server that would be open to all clients; return True if `host` is loopback only.
+
+    Raises:
+        ConfigError: `api.enabled` is false, or a library for checking keys is not installed.
+        UsageError: other machines could connect, and no key is set.
+    """
+    if settings.enabled is False:
+        raise ConfigError("`api.enabled` is false in config.yaml; set it to true, or leave it out, to serve")
+    auth = settings.auth
+    if auth.static or auth.signed:
+        try:
+            import argon2  # noqa: F401 - to say so before anything is started
+            import jwt  # noqa: F401 - to see whether it is there
+        except ImportError as error:
+            raise ConfigError(f"checking keys needs {error.name}; run: {install_command('server')}") from None
+    loopback = host in LOOPBACK
+    if not loopback and not auth.static and auth.signed is None:
+        raise UsageError(
+            f"every client that reaches {host} could run the agents: no key is set. Put one into `api.auth.keys` of "
+            "config.yaml (`callboard keys new SUBJECT` prints it), name an issuer in `api.auth.jwt`, "
+            "or listen on 127.0.0.1"
+        )
+    return loopback
+
+
+async def reload(access: AccessControl, config_dir: Path) -> bool:
+    """Reload the settings and apply them as far as possible. Return False, changing nothing, if they are invalid."""
+    try:
+        settings, _ = await trio.to_thread.run_sync(load_settings, config_dir)
+    except ConfigError as error:
+        log.error("config.yaml is not taken, everything stays as it was: %s", error)
+        access.audit.log("ConfigReload", "error", reason=str(error))
+        return False
+    before, after = access.settings, settings.api
+    changed = sorted(_changed(before, after))
+    fixed = access.reload(after)
+    set_level(after.log_level)
+    log.info("config.yaml was read again; changed: %s", ", ".join(changed) or "nothing")
+    if fixed:
+        log.warning("changed, but only a restart applies it: %s", ", ".join(fixed))
+    access.audit.log("ConfigReload", details={"changed": changed, "needs_restart": fixed})
+    return True
+
+
+def _changed(before: ApiSettings, after: ApiSettings) -> list[str]:
+    old, new = (msgspec.to_builtins(settings) for settings in (before, after))
+    keys: list[str] = []
+    for name, value in new.items():
+        if isinstance(value, dict):
+            keys += [f"{name}.{inner}" for inner, there in value.items() if old[name].get(inner) != there]
+        elif old[name] != value:
+            keys.append(name)
+    return keys

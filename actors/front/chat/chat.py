@@ -4,7 +4,8 @@
     await chat.play("Hello", person)              # a prompt: a run of the hub answers it
     await chat.play(".set temperature 0.2", person)
 
-`playing` executes lines. One line runs at a time (`taken`); later ones wait for it (`come_to_rest`). Commands that only
+`playing` executes lines. One line runs at a time (`taken`); later ones wait for it (`come_to_rest`),
+in the order of their arrival (`Order`). Commands that only
 read state run concurrently with it (`looking`).
 
 `interrupt` cancels all unfinished lines:
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -46,7 +48,6 @@ from ..control.runs.running import sees
 from ..control.runs.summary import rfc3339
 from .chat_storage import ChatStorage, LastPrompt
 from .clients import NotificationBacklog
-from .input_queue import Order
 from .options import KEYS, Value, applied, configured_value
 
 if TYPE_CHECKING:
@@ -514,3 +515,67 @@ class Chats:
         """Close a chat and cancel its work."""
         if self.open.pop(chat.id, None) is not None:
             chat.close()
+
+
+class _QueuePlace:
+    def __init__(self) -> None:
+        self.next = trio.Event()
+        self.scope = trio.CancelScope()
+
+
+class LineTurn:
+    """Place of a line in the input queue.
+
+        turn = order.join()      # synchronously, when the line arrives
+        with turn.waiting:       # an interrupt cancels this block until the line has begun
+            await turn.come()    # in the line's task: waits until all earlier lines have begun
+            turn.leave()         # lets the next line begin; also needed if this one never does
+
+    `__del__` leaves it as well, because a line's task may be cancelled before its first step.
+
+    Attributes:
+        waiting: scope that is cancelled when the line is withdrawn before it has begun.
+    """
+
+    def __init__(self, places: deque[_QueuePlace]) -> None:
+        self._places = places
+        self._place = _QueuePlace()
+        self.waiting = self._place.scope
+        places.append(self._place)
+        # No line is before this one, so none would let it begin.
+        if len(places) == 1:
+            self._place.next.set()
+
+    async def come(self) -> None:
+        """Wait until all earlier lines have begun. A checkpoint only if it has to wait or was withdrawn."""
+        if self._place.next.is_set():
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await self._place.next.wait()
+
+    def leave(self) -> None:
+        """Let the next line begin; idempotent."""
+        if self._place in self._places:
+            self._places.remove(self._place)
+            if self._places:
+                self._places[0].next.set()
+
+    def __del__(self) -> None:
+        self.leave()
+
+
+class Order:
+    """Input queue: lines that have not begun, executed in the order of their arrival, whichever task runs first."""
+
+    def __init__(self) -> None:
+        self._places: deque[_QueuePlace] = deque()
+
+    def join(self) -> LineTurn:
+        """Return a place at the end of the queue."""
+        return LineTurn(self._places)
+
+    def withdraw(self) -> bool:
+        """Cancel all lines that have not begun; returns True if there were any. Later lines are not affected."""
+        for place in self._places:
+            place.scope.cancel()
+        return bool(self._places)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ...runs.root import Root
     from ..control.hub import Hub
-    from .chat import Chat
-    from .input_queue import LineTurn
+    from .chat import Chat, LineTurn
 
 
 SaidKind = Literal["text", "markdown", "diff", "note", "warning", "error", "echo", "shell"]

@@ -7,6 +7,6 @@ The database is the only shared state (`supervisors.cluster`). `membership` conn
 `worker.ClusterWorker`, which claims runs, executes them with an ordinary hub, and relays their questions, and with
 `gateway.ClusterGateway`, the hub's interface to runs of workers. `logs` writes events into the database at a worker,
 and reads them at a gateway; `relay` asks a worker for what only it has. `remote_children` runs parts of a run on other
-workers. `bundle` sends the files of an agent. `spending` shares daily limits and the usage ledger, `provider_limits`
-the rate limits of providers. `poison_runs` isolates runs that kill workers. The package imports `control`.
+workers. `bundle` sends the files of an agent. `shared_limits` shares daily limits, the usage ledger, and the rate
+limits of providers. The package imports `control`.
 """

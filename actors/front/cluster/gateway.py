@@ -47,10 +47,9 @@ from ...work.library import AGENTS
 from ..control.runs.running import no_run
 from ..control.runs.summary import LONGEST_PROMPT, rfc3339
 from .bundle import BundleLost, bundled, localize_first_row, unpacked
-from .logs import GatewayLogs
-from .provider_limits import ProviderLimits
+from .logs import GatewayLogs, info_of
 from .relay import KEY, TakeChanges, ask, follow, follow_actors, tree
-from .run_states import info_of
+from .shared_limits import ProviderLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Logs of a process in a cluster, which reads events from the database."""
+"""Logs of a process in a cluster, which reads events and summaries of runs from the database."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from ....protocol.errors import CallboardError, JournalError, ShuttingDown
 from ....protocol.events import TERMINAL, LlmDelta, ToolDelta
 from ....supervisors.cluster import queries
 from ....supervisors.cluster.store import EVENT, INFO
-from ..control.logs.reading import LoggedEvent, LogPage, logged
+from ....supervisors.journal.row import OVER
+from ..control.logs.files import LoggedEvent, LogPage, logged
 from ..control.logs.run_logs import RemoteLog, RunLogs
 from ..control.logs.writer import Done, RunLog
 
 if TYPE_CHECKING:
+    from ....supervisors.cluster.queries import StoredRunState
     from ...work.journal.run_journal import JournaledRun, RowsOut
-    from ..control.logs.reading import LoggedEvent
+    from ..control.logs.files import LoggedEvent
     from .membership import ClusterMembership
 
 
@@ -313,7 +315,7 @@ class ClusterLog(RunLog):
         """Queue the last event and the summary before or together with the end of the run, never after it.
 
         Otherwise, a worker that dies in between would leave a finished run without them. Until the end is stored,
-        `run_states.info_of` ignores both.
+        `info_of` ignores both.
         """
         if (rows := self.rows) is not None:
             if self._last is not None:
@@ -343,3 +345,26 @@ async def _closed(rows: RowsOut | None, done: Done) -> None:
         with contextlib.suppress(JournalError, ShuttingDown):  # another worker has the run, or it will be resumed
             await rows.barrier()
     done()
+
+
+def info_of(stored: StoredRunState) -> RunInfo | None:
+    """Return the summary of a run from its database row; None if it has no summary yet."""
+    if not stored.info:
+        return None
+    info = decode_json(stored.info, RunInfo)
+    # The worker stores the final summary before the end (`ClusterLog.close`): show the run as running until then.
+    if info.over and info.status != "interrupted" and stored.state != OVER:
+        info = msgspec.structs.replace(info, status="running", ended=None, error=None, exit_code=None, output="")
+    if stored.state == OVER:
+        if not info.over:  # the worker died between the last row and the last event
+            info.status, info.open_questions = "lost", 0
+    elif stored.parked:
+        info.status, info.resumable, info.stuck = "interrupted", True, info.error is None
+    elif not stored.is_taken:
+        info.status = "queued"
+    elif info.status == "queued":
+        info.status = "running"
+    info.life = max(1, stored.life)
+    if stored.state != OVER:  # a finished run keeps the name of its last worker
+        info.worker = stored.worker
+    return info

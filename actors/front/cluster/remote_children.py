@@ -45,11 +45,11 @@ from ...work.labels.labels import Labels
 from ...work.sandbox.run_sandbox import current as sandbox
 from ...work.spending.accounts import NOTHING, Amount
 from ...work.spending.meter import PartUsage
-from ..control.logs.reading import logged
+from ..control.logs.files import logged
 from ..control.runs.summary import LONGEST_PROMPT, outcome_of, rfc3339
 from .bundle import Bundled, bundled
+from .logs import info_of
 from .relay import KEY, ask
-from .run_states import info_of
 
 if TYPE_CHECKING:
     from pathlib import Path

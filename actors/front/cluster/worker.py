@@ -18,13 +18,24 @@ Invariants:
 - At most one incarnation of a run can write rows: the store compares owner and incarnation in each transaction.
 - A run leaves the worker only through a recorded end, a return to the queue (`leave`, `sweep`), or `park`.
 - The lease has a connection of its own (`of_lease`), so slow queries do not delay it.
+
+Turns of sessions (`SessionTurns`): the labels of a run may require the worker that has its session. The session is in
+this worker's configuration directory, which may be on a disk shared with other workers of the same label. The session's
+lock decides which process works with it. A worker that waits for the lock has room for one run less. The run is not
+over before its messages are in the session's file.
+
+Poison runs (`SuspectSlot`): when a worker dies, any of its many runs may be the cause, or none of them, because
+machines are replaced. So a run that was in two dead workers, without a new row in between, becomes a suspect. A worker
+executes one suspect at a time, so its next death identifies the cause. After three more deaths, the run is parked until
+a user resumes it. A suspect that writes a row is acquitted.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,7 +43,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....protocol.control.caller import LOCAL
+from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.control.things import RunInfo
 from ....protocol.decoding import decode_json, msgpack_decoder
 from ....protocol.errors import ActorCancelled, CallboardError, ShuttingDown
@@ -47,6 +58,7 @@ from ....supervisors.cluster.workers import Worker as Registered
 from ....supervisors.journal.journal import Journal, RunJournal
 from ...runs.durable import TakenRun as Interrupted
 from ...runs.durable import check_goes_on, taken_of
+from ...runs.loading import RunCallbacks
 from ...runs.pinned_files import without_cwd
 from ...work.journal.directory import use_remote_journal
 from ...work.journal.pending_answers import PendingAnswer, first_answers, run_of
@@ -56,16 +68,15 @@ from ..control.sessions import SessionTurn
 from .bundle import moved, unpacked
 from .logs import WorkerLogs
 from .membership import RETRY_EVERY, ClusterMembership, as_ours, log_storage_trouble
-from .poison_runs import MOST, SUSPICIOUS, Suspect
-from .provider_limits import ProviderLimits
 from .remote_children import Placing
-from .session_turns import Turns
+from .shared_limits import ProviderLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ....protocol.kernel.questions import Question
     from ....supervisors.cluster.queue import Taken
+    from ...runs.durable import TakenRun
     from ...runs.root import Root
     from ...work.journal.run_journal import JournaledRun
     from ..control.hub import Hub
@@ -100,7 +111,7 @@ class ClusterWorker(NoWorkers):
         options = seat.options
         self.runs: dict[str, int] = {}
         self.failed: CallboardError | None = None
-        self._suspect = Suspect()
+        self._suspect = SuspectSlot()
         self.seat = seat
         self._root = root
         self._limits = ProviderLimits(root.gateway.gates, seat)
@@ -116,7 +127,7 @@ class ClusterWorker(NoWorkers):
         self._over: dict[str, trio.Event] = {}
         self._given: dict[str, set[str]] = {}  # by run: questions that have their answer
         self._hub: Hub
-        self._turns: Turns
+        self._turns: SessionTurns
         self._logs: WorkerLogs
         self._nursery: trio.Nursery
         self._news = trio.Event()
@@ -147,7 +158,7 @@ class ClusterWorker(NoWorkers):
         """
         self._hub, self._nursery = hub, nursery
         assert isinstance(hub.logs, WorkerLogs)
-        self._logs, self._turns = hub.logs, Turns(hub, hub.logs.holds)
+        self._logs, self._turns = hub.logs, SessionTurns(hub, hub.logs.holds)
         self._logs.kept, self._logs.nursery = self._root.kept, nursery
         self._logs.redact = hub.running.without_secrets
         self._url, self._token = url, token
@@ -250,14 +261,14 @@ class ClusterWorker(NoWorkers):
 
     async def _sweep(self) -> None:
         sign, lease = self.seat.sign, self.seat.options.lease
-        lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, MOST, lease))
+        lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, MOST_DEATHS, lease))
         for run in lost.back:
             log.warning("%s continues on another worker, because its own is dead", run)
         for run in lost.parked:
             log.error(
                 "%s has ended %d workers without a new row, so no worker claims it: callboard resume tries once more",
                 run,
-                MOST,
+                MOST_DEATHS,
             )
 
     def _lose(self, run: str, why: str = "this worker was silent for too long") -> None:
@@ -497,3 +508,104 @@ class ClusterAsking:
         if kept is not None:
             kept.rows.store_data(CLOSED, question_id, by.encode())
             kept.rows.hurry()
+
+
+SESSION_SCOPES = frozenset({"read:runs", "write:runs", "run:agents", "read:sessions", "write:sessions"})
+"""Scopes of the owner of a session turn on this worker; the gateway has already authorised the start."""
+
+
+class SessionTurns:
+    """Starts and resumes turns, with a wait for the session's lock that can be cancelled.
+
+    Args:
+        hub: hub of the worker.
+        holds: see `RunCallbacks`.
+    """
+
+    def __init__(self, hub: Hub, holds: Callable[[str, Callable[[], None]], None]) -> None:
+        self._hub = hub
+        self._hooks = RunCallbacks(holds=holds)
+        self._waiting: dict[str, trio.CancelScope] = {}
+
+    def hooks(self, info: RunInfo) -> RunCallbacks:
+        """Return the callbacks of a run of this worker, whether or not it is a turn."""
+        return self._hub.hooks(_owner(info), self._hooks)
+
+    async def begin(self, info: RunInfo, request: RunRequest, hooks: RunCallbacks) -> SessionTurn:
+        """Start a turn once its session is free. Raises as `HubSessions.begin`, and `ActorCancelled`."""
+        with self._until_free(info.run):
+            return await self._hub.sessions.begin_queued(_owner(info), info, request, hooks)
+        raise ActorCancelled(f"{info.run} was cancelled before it began")
+
+    async def resume(self, info: RunInfo, taken: TakenRun, hooks: RunCallbacks) -> SessionTurn:
+        """Resume a turn of another worker. Raises as `HubSessions.resume`, and `ActorCancelled`."""
+        with self._until_free(info.run):
+            return await self._hub.sessions.resume(info, taken, hooks, wait=float("inf"))
+        raise ActorCancelled(f"{info.run} was cancelled before it went on")
+
+    def cancel(self, run: str) -> None:
+        """Stop waiting for the session of this run."""
+        if run in self._waiting:
+            self._waiting[run].cancel()
+
+    @contextmanager
+    def _until_free(self, run: str) -> Iterator[None]:
+        with trio.CancelScope() as scope:
+            self._waiting[run] = scope
+            try:
+                yield
+            finally:
+                del self._waiting[run]
+
+
+def _owner(info: RunInfo) -> Caller:
+    return LOCAL if info.owner == LOCAL.subject else Caller(info.owner, SESSION_SCOPES)
+
+
+SUSPICIOUS = 2
+"""Number of dead workers without a new row from which on a run is a suspect."""
+
+MOST_DEATHS = 5
+"""Number of dead workers after which no worker claims the run automatically."""
+
+ROW_CHECK_EVERY = 0.01
+"""Seconds between two checks for a new row."""
+
+
+class SuspectSlot:
+    """Slot of a worker for its suspect."""
+
+    def __init__(self) -> None:
+        self._run = ""
+
+    @property
+    def room(self) -> int:
+        """Number of suspects that the worker may claim."""
+        return 0 if self._run else 1
+
+    def take(self, taken: Taken) -> None:
+        """Occupy the slot if the claimed run is a suspect."""
+        if taken.suspect:
+            self._run = taken.run
+
+    def acquit(self, run: str) -> None:
+        """Free the slot, because the run has written a row or has left this worker."""
+        if self._run == run:
+            self._run = ""
+
+    async def see_it_get_on(self, taken: Taken, kept: Mapping[str, JournaledRun], on_row: Callable[[], None]) -> None:
+        """Wait until the suspect writes a row or ends.
+
+        Args:
+            taken: the claimed suspect.
+            kept: durable runs of this process, by id.
+            on_row: called when it has written a row.
+        """
+        run, before = taken.run, taken.past.kept.rows
+        while (own := kept.get(run)) is not None and isinstance(own.rows, RunJournal):
+            if own.rows.written > before:
+                self.acquit(run)
+                on_row()
+                return
+            own.rows.hurry()
+            await trio.sleep(ROW_CHECK_EVERY)

@@ -40,10 +40,9 @@ from ...runs.offline_questions import leave_for
 from ...runs.retention import remove_stored_run
 from ...work.journal.pending_answers import run_of
 from .actors import HubActors
-from .logs.reading import LoggedEvent
+from .logs.files import LoggedEvent
 from .logs.run_logs import RunLogs, order
-from .method import Method
-from .open_questions import OpenQuestions, QuestionFeed
+from .peer import Method
 from .requests import check_model, request_of
 from .resuming import Resuming
 from .runs.dormant import Dormant
@@ -51,7 +50,7 @@ from .runs.live_run import HubOptions
 from .runs.running import Running, check_owner, no_run, owned_by_other_process, sees
 from .runs.summary import outcome_of
 from .sessions import HubSessions
-from .subscription import Lagged, Subscription
+from .subscriptions import Lagged, OpenQuestions, QuestionFeed, Subscription
 
 if TYPE_CHECKING:
     from ...runs.root import Root

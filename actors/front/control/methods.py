@@ -1,4 +1,4 @@
-"""Table of the JSON-RPC methods that a client can call, with their parameter and result structs.
+"""Table of the JSON-RPC methods that a client can call, and the construction of a hub with them (`open_hub`).
 
 docs/control.md describes each method with an example. A handler in `_CALLS` may return a result struct, the bare value
 of the only field of that struct, or a coroutine of either. A `Follow` starts a subscription after the answer.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,22 +23,26 @@ from ....protocol.control.own import Done
 from ....protocol.control.things import QuestionAsked
 from ....protocol.errors import Denied, NotFound, UsageError
 from ....protocol.version import VERSION
+from ...io.directories import state_dir
 from ...runs.sessions.session_locks import Sessions
 from .actors import memory_of_process
 from .durable_runs import fork_run, rows_of, steps_of_run
-from .method import Follow, Method
-from .open_questions import FeedLagged
-from .peer import ControlPeer
+from .hub import END_WITHIN, Hub
+from .logs.run_logs import RunLogs
+from .peer import ControlPeer, Follow, Method
 from .requests import check_role
 from .run_records import call_of, calls_of, changes_of_run, restore_run
+from .runs.live_run import HubOptions
 from .runs.summary import outcome_of
-from .subscription import Lagged, Subscription
+from .subscriptions import FeedLagged, Lagged, Subscription
 from .usage import usage_of
 
 if TYPE_CHECKING:
     from ....protocol.control.things import ActorInfo
+    from ...runs.root import Root
     from .actors import TreeWatcher
     from .cluster import Cluster
+
 
 LONGEST_PORTION = 512 * 1024
 """Bytes of actors in one frame."""
@@ -420,3 +426,39 @@ METHODS = {
     ),
 }
 """Callboard's own methods; `acp.agent` has those of ACP."""
+
+
+@contextlib.asynccontextmanager
+async def open_hub(
+    root: Root,
+    *,
+    directory: Path | None = None,
+    options: HubOptions | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
+    cluster: Cluster | None = None,
+) -> AsyncIterator[Hub]:
+    """Open the hub of a process for the length of the block; runs under way at its end are interrupted.
+
+    Args:
+        directory: directory of the logs; by default `runs` in the state directory.
+        redact: removes secrets from an encoded event before any reader gets it.
+        cluster: executes runs in other processes, or lets this process execute runs of others.
+
+    Raises:
+        ConfigError: the logs cannot be stored in the directory.
+    """
+    options = options or HubOptions(keep_runs=root.settings.api.keep_runs)
+    logs = (RunLogs if cluster is None else cluster.logs)(
+        directory or state_dir(os.environ) / "runs",
+        keep=options.keep_runs,
+        shows_interrupted=root.settings.durable.resume != "never",
+    )
+    await logs.__aenter__()
+    try:
+        hub = Hub(root, logs, options, redact, cluster)
+        async with hub.open():
+            hub.methods = dict(METHODS)
+            yield hub
+    finally:
+        with root.kernel.shield(END_WITHIN):
+            await logs.aclose()

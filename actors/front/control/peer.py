@@ -1,10 +1,19 @@
 """Control channel connection: a JSON-RPC peer (`io.peer`) that serves the methods of the hub and of ACP.
 
-Each subscription is an actor below the connection's actor, and ends with the connection. A client that reads slowly
-delays only its own subscriptions, which fall behind and send `lagged`.
+Methods are data: `Method` names the structs of a method and its handler. The hub holds a table of them, and each
+connection calls them. Each subscription is an actor below the connection's actor, and ends with the connection. A
+client that reads slowly delays only its own subscriptions, which fall behind and send `lagged`.
 
 Three limits bound the memory that a client can cause. `room` delays long answers until the client reads. `turn` allows
 one API key only a few long answers at a time. `max_frame` bounds each frame.
+
+Many websocket libraries close a connection with 1009 when a frame exceeds 1 MiB. A client that reconnects and resumes
+would get the same frame again, forever. So the server shortens long frames and marks them (`shortened`). `_meta.cut` of
+the params or the result maps the JSON pointer of each shortened value to its original length: characters of a text, or
+items of a list. `_result/part` returns the complete result in parts.
+
+Texts and lists are shortened together, in steps, until the frame fits. So a frame with many medium texts keeps a piece
+of each. Model output does not get this long, because it is split where it is emitted (`split_text`).
 """
 
 from __future__ import annotations
@@ -20,24 +29,70 @@ from typing import TYPE_CHECKING, Any, Never
 import msgspec
 
 from ....protocol.control import own
+from ....protocol.control.bounds import MOST_CUT
 from ....protocol.control.caller import Caller
 from ....protocol.control.errors import error_for_client
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, Saturated, ShuttingDown, UsageError
-from ....protocol.jsonrpc import METHOD_NOT_FOUND, UNREADABLE, ErrorData, Id, Notification, Request, encode_failure
+from ....protocol.jsonrpc import (
+    METHOD_NOT_FOUND,
+    UNREADABLE,
+    ErrorData,
+    Id,
+    Json,
+    Notification,
+    Request,
+    encode_failure,
+)
 from ....protocol.problems import did_you_mean
 from ...io import peer
 from ...io.outbox import PeerClosed
 from .cluster import RELAYED
-from .frame_limit import shortened
-from .method import Follow, Method
 
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
     from ..access.access_control import AccessControl
     from .hub import Hub
 
+
+class Follow(msgspec.Struct, frozen=True):
+    """Result of a method that continues after its answer: the answer, and the body of a subscription actor.
+
+    Attributes:
+        result: the answer.
+        body: runs in the subscription's actor after the answer was sent.
+        id: id of the subscription.
+        after: called once at the end, even if `body` never started.
+    """
+
+    result: Any
+    body: Callable[[], Awaitable[None]]
+    id: str
+    after: Callable[[], None] | None = None
+
+
+class Method(msgspec.Struct, frozen=True):
+    """JSON-RPC method with its structs and its handler.
+
+    Attributes:
+        params: struct of its parameters.
+        result: struct of its result.
+        call: called with the connection and the parameters; returns the result, an awaitable of the result, or
+            `Follow`.
+        long: true if the result may be long. The call then waits for room in the transport, and one API key runs only
+            a few such awaitables at a time.
+        notification: true if the method has no answer.
+    """
+
+    params: Any
+    result: Any
+    call: Callable[[Any, Any], Any]
+    long: bool = False
+    notification: bool = False
+
+
 MOST_SUBSCRIPTIONS = 1024
+
 
 PARTED = frozenset(
     {
@@ -94,7 +149,7 @@ class ControlPeer(peer.Peer):
         room: waits until the transport has room for a frame; raises `PeerClosed`. The peer waits before it computes a
             long answer, so a client that does not read also stops the computation, not only the sending.
         turn: block that bounds the number of concurrent long answers.
-        max_frame: limit in bytes of a frame to the client; longer ones are shortened (see `frame_limit`). 0: no limit.
+        max_frame: limit in bytes of a frame to the client; longer ones are shortened. 0: no limit.
 
     Attributes:
         me, hub, caller, room, turn, max_frame: see the arguments.
@@ -318,3 +373,52 @@ def _target_of(request: Request) -> str | None:
         return None
     found = next((value for value in msgspec.structs.astuple(about) if isinstance(value, str) and value), None)
     return None if found is None else found[:200]
+
+
+MAX_FRAME = 1024 * 1024
+"""Default limit of a frame in bytes: the default of common websocket libraries."""
+
+SMALLEST, LARGEST = 64 * 1024, 100 * 1024 * 1024
+"""Bounds of the limit that a client may set."""
+
+_FRAME_HEAD = 2048
+"""Bytes reserved for the rest of a frame."""
+
+_STEPS = ((100_000, 10_000), (20_000, 1_000), (4_000, 300), (1_000, 100), (200, 30), (40, 5))
+"""Maximum characters of each text, and items of each list or object, per step."""
+
+
+def shortened(value: Json, most: int) -> dict[str, Json]:
+    """Return `value` as an object with `_meta.cut`, short enough for a frame of `most` bytes.
+
+    Args:
+        value: params or a result, as JSON values.
+    """
+    for text, items in _STEPS:
+        cut: dict[str, int] = {}
+        short = _cut(value, text, items, "", cut)
+        if isinstance(short, dict):
+            marked: dict[str, Json] = {**short, "_meta": {"cut": dict(list(cut.items())[:MOST_CUT])}}
+            if len(msgspec.json.encode(marked)) <= most - _FRAME_HEAD:
+                return marked
+    return {"_meta": {"cut": {"": len(value)}}}
+
+
+def _cut(value: Json, text: int, items: int, where: str, cut: dict[str, int]) -> Json:
+    if isinstance(value, str):
+        if len(value) <= text:
+            return value
+        cut[where] = len(value)
+        return value[:text]
+    if isinstance(value, list):
+        if len(value) > items:
+            cut[where] = len(value)
+        return [_cut(each, text, items, f"{where}/{number}", cut) for number, each in enumerate(value[:items])]
+    if isinstance(value, dict):
+        if len(value) > items:
+            cut[where] = len(value)
+        return {
+            key: _cut(each, text, items, f"{where}/{key.replace('~', '~0').replace('/', '~1')}", cut)
+            for key, each in list(value.items())[:items]
+        }
+    return value

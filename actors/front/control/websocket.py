@@ -2,7 +2,7 @@
 
     GET /ws or /acp     same protocol on both; `Authorization: Bearer T`, or the subprotocol `bearer.<base64url of T>`
 
-The query parameter `max_frame=BYTES` limits frames to the client (0: no limit); see `frame_limit`.
+The query parameter `max_frame=BYTES` limits frames to the client (0: no limit); see `peer`.
 
 Close codes:
 
@@ -41,9 +41,7 @@ from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Una
 from ...io.http.headers import joined
 from ...io.outbox import Outbox, PeerClosed, Unread
 from ...io.secret_redaction import hidden
-from .frame_limit import LARGEST, MAX_FRAME, SMALLEST
-from .method import Method
-from .peer import ControlPeer
+from .peer import LARGEST, MAX_FRAME, SMALLEST, ControlPeer, Method
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

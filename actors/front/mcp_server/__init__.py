@@ -1,8 +1,6 @@
 """Callboard as an MCP server: agents and graphs are its tools, a call is a run.
 
-    offers       served agents, and their description for clients
-    call         one run for a client: its progress, its questions as forms, its result
-    service      shared by all clients: the offers, the active runs, their limits
+    service      agents as tools, calls with their progress, questions and results, and what all clients share
     session      messages with one client, in both eras of the protocol
     serving      transport over stdin and stdout, or HTTP; `asgi` is the HTTP side without a server
 

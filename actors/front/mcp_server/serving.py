@@ -19,8 +19,7 @@ from ...io.imports import imported
 from ...io.json_schema import LIBRARY
 from ...io.outbox import over_pipes, private_stdio
 from ...runs.root import Root, played
-from .offers import OfferedAgent
-from .service import Service, ServiceOptions
+from .service import OfferedAgent, Service, ServiceOptions
 from .session import McpSession
 
 MOST = 1_000_000
@@ -92,7 +91,7 @@ async def serve_http(
     try:
         import hypercorn.trio.tcp_server  # noqa: F401 - to say so before anything is started
 
-        from ..server.speaking import speaker_of
+        from ..server.listener import speaker_of
         from .asgi import PATH, App
     except ImportError as error:
         raise ConfigError(

@@ -41,9 +41,7 @@ from ....protocol.problems import did_you_mean
 from ....protocol.version import VERSION
 from ...io.peer import Peer, Refusal, Send
 from ...io.secret_redaction import hidden
-from .call import McpToolCall, form, takes_forms, tool_result
-from .offers import OfferedAgent
-from .service import Service
+from .service import McpToolCall, OfferedAgent, Service, form, takes_forms, tool_result
 
 Json = Any
 

@@ -37,17 +37,15 @@ from ...runs.retention import prune_regularly
 from ...runs.root import Root, played
 from ...work.spending.days import Days
 from ...work.spending.ledger import LedgerFile
-from ..access.access_control import AccessControl
+from ..access.access_control import AccessControl, check_may_listen, reload
 from ..access.audit import Audit
-from ..access.configuration import check_may_listen, reload
 from ..access.limits import ConnectionLimiter
 from ..access.server_paths import paths_of_server
 from ..control.hub import Hub
-from ..control.opening import open_hub
+from ..control.methods import open_hub
 from ..control.runs.live_run import HubOptions
 from ..http.health import Health
-from .listener import GOODBYE_WITHIN, InspectedStream, begin_listening, bind, serve_port
-from .speaking import say_missing, speaker_of
+from .listener import GOODBYE_WITHIN, InspectedStream, begin_listening, bind, say_missing, serve_port, speaker_of
 from .token_file import ServerFile, new_token, remove_server, write_server
 
 if TYPE_CHECKING:
@@ -328,7 +326,7 @@ def _place(root: Root, options: ClusterOptions) -> ClusterGateway | ClusterWorke
 
 
 async def _cluster_ledger(root: Root, place: ClusterGateway | ClusterWorker) -> LedgerStore:
-    from ..cluster.spending import keep_spending
+    from ..cluster.shared_limits import keep_spending
 
     return await keep_spending(root, place.seat)
 
@@ -383,9 +381,8 @@ def _http(
         if not told:
             log.warning("HTTP is not served, only the websocket at /ws (%s): %s", error, install_command("server"))
         return None
-    from ..http.app import make_app
+    from ..http.app import guarded, make_app
     from ..http.call import Api
-    from ..http.middleware import guarded
 
     api = Api(hub=hub, root=root, metrics=metrics, health=health, started=trio.current_time())
     return speaker_of(guarded(make_app(api), access, metrics=metrics))

@@ -20,8 +20,7 @@ Measurements are recorded when a span ends, whether or not the span is sampled.
 Texts of people and models (prompts, answers, arguments, results, error messages) are omitted unless
 OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT requests them; even then secrets are removed.
 
-With telemetry off there is no listener, and opentelemetry is not imported. Read `spans` first; `conventions` has names
-and histograms, `export` serves the command line, `attach` is the Python API. `event_log` writes events to `logging` and
-needs no OpenTelemetry. The package imports `protocol`, the root of `runs`, `views` and the redactor; only `cli` and
-`callboard` itself import it.
+With telemetry off there is no listener, and opentelemetry is not imported. Read `spans` first; `export` serves the
+command line, `attach` is the Python API. `event_log` writes events to `logging` and needs no OpenTelemetry. The
+package imports `protocol`, the root of `runs`, `views` and the redactor; only `cli` and `callboard` itself import it.
 """

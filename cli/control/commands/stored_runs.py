@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ....actors.front.control.logs.reading import read_page
+from ....actors.front.control.logs.files import read_page
 from ....actors.front.control.logs.run_logs import is_settled, list_logged_runs, order, with_interrupted
 from ....actors.io.directories import state_dir
 from ....actors.runs.orphaned_runs import interrupted

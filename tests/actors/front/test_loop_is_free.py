@@ -23,7 +23,7 @@ from support.mcp_guest import Client as Guest
 from trio_websocket import open_websocket_url
 
 import callboard
-from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.service import read_agents
 from callboard.actors.front.mcp_server.serving import serve_stdio
 from callboard.actors.runs.batch.batch import BatchTarget
 from callboard.actors.runs.batch.tasks import BatchTask

@@ -23,8 +23,7 @@ from trio_websocket import open_websocket_url
 
 import callboard
 from callboard.actors.front.control.usage import usage_of
-from callboard.actors.front.metrics import MOST_NAMES, OTHER, Metrics
-from callboard.actors.front.metrics.metrics import KINDS
+from callboard.actors.front.metrics import KINDS, MOST_NAMES, OTHER, Metrics
 from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import TokenUsage

@@ -21,7 +21,7 @@ from support.fake_models import FakeModels, Reply, Request
 from support.starter import CALLBOARD
 
 import callboard
-from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.methods import open_hub
 from callboard.actors.io.secret_redaction import PUT, without_secrets
 from callboard.actors.io.vault.file import VaultFile
 from callboard.actors.io.vault.keys import IdentityFile

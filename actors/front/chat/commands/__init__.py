@@ -1,8 +1,8 @@
 """Chat commands, a module per family, named after its main command.
 
 On import by `load`, each module registers its commands in `command_line.COMMANDS`. A command gets a `ChatLine`: its
-arguments, its chat and the client that sent it. The package may import all of `chat` but `execution`, `methods` and
-`opening`, which import it.
+arguments, its chat and the client that sent it. The package may import all of `chat` but `execution` and
+`methods`, which import it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ def load() -> tuple[ModuleType, ...]:
         agent,
         credentials,
         delete,
-        edit,
-        exit_chat,
         files,
         history,
         info,
@@ -35,7 +33,7 @@ def load() -> tuple[ModuleType, ...]:
     )
 
     conversation = settings, role, session, agent, rag, files, history, resume
-    families = (info, *conversation, reports, runs, tools, edit, credentials, delete, sharing, exit_chat)
+    families = (info, *conversation, reports, runs, tools, credentials, delete, sharing)
     places = {module.__name__: place for place, module in enumerate(families)}
     in_order = sorted(COMMANDS.values(), key=lambda each: places[each.play.__module__])
     COMMANDS.clear()

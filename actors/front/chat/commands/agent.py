@@ -1,30 +1,55 @@
-"""Agents: `.agent`, and commands for the current agent."""
+"""Agents: `.agent`, commands for the current agent, and the default agent of a chat.
+
+A chat in which the user names no agent begins in `chat_agent` of config.yaml, else in the built-in `assistant`. For
+Loki's commands, a chat in its default agent counts as one without an agent: `.role`, `.prompt` and `.agent NAME` leave
+the default agent implicitly.
+
+The chat begins without an agent, and the model has no tools or only the configured ones, if
+
+    chat_agent: none          the user disables it
+    compat: loki              Loki's chat has no agent
+    enabled_tools, enabled_mcp_servers
+                              these name the tools of a chat without an agent, and an agent would hide them
+    the model                 cannot call tools, or its window is too small for their declarations
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
+import trio
 
 from .....protocol.chat import AssistantTurn, Turn, UserTurn
+from .....protocol.control.errors import error_for_client
 from .....protocol.control.own import StartRun
-from .....protocol.errors import ConfigError, Conflict, Denied, UsageError
+from .....protocol.errors import CallboardError, ConfigError, Conflict, Denied, ShuttingDown, UsageError
+from .....protocol.model_names import models_of
 from .....protocol.session_turns import messages_of, turns_of
 from .....protocol.words import split_words
 from ....io.vault.lookups import ForChecks
+from ....runs.finding import own_agents
 from ....runs.loading import NO_HOOKS
 from ....runs.target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 from ....work.agent.todo import TodoList
+from ....work.models.weights import KNOWN
 from ....work.variables import missing_variables, session_of
 from .. import completion
 from ..chat_storage import LastPrompt
 from ..command_line import MISSING, ChatLine, command
 from ..prompting import ask
-from .edit import edit_file
 from .info import table
 from .session import enter, leave
+from .settings import edit_file
+
+if TYPE_CHECKING:
+    from .....protocol.settings import Settings
+    from ..chat import Chat
+    from ..command_line import ChatLine
+
 
 INIT = """\
 Write AGENTS.md for this directory: what a coding agent has to know before it works here. Read the README, the build \
@@ -271,3 +296,107 @@ def _goes_on(line: ChatLine) -> bool:
 async def _todo(line: ChatLine) -> None:
     session = line.chat.place.session
     await line.say(TodoList(session.todo).render() if session.todo is not None else "The todo list is empty.")
+
+
+ASSISTANT = "assistant"
+NO_AGENT = "none"
+"""Value of `chat_agent` that disables the default agent."""
+
+LEAST_WINDOW = 16_000
+"""Minimum window in tokens. The declarations of the assistant's tools and its instructions take about 4,000."""
+
+WIDTH = 78
+"""Maximum characters of a line on the first screen; a terminal has 80."""
+
+_HIDDEN = frozenset(("demo", "explore", "file-reviewer", "oracle", "report-writer"))
+"""Built-in agents that the first screen omits, because only other agents call them."""
+
+
+def default_agent_of(settings: Settings) -> str | None:
+    """Return the name of the default agent; None if it is disabled."""
+    if settings.other.get("compat") == "loki":
+        return None
+    named = settings.other.get("chat_agent")
+    return None if named == NO_AGENT else str(named or ASSISTANT)
+
+
+async def begin_default(line: ChatLine, session: str | None, variables: dict[str, str]) -> list[str] | None:
+    """Put the chat into the default agent and return the first lines of the screen; None if it has no agent.
+
+    A failure does not prevent the chat: it begins without an agent, and the lines give the reason.
+    """
+    from .agent import begin_agent
+
+    chat = line.chat
+    name = default_agent_of(chat.settings)
+    if name is None:
+        return None
+    if (why := _why_unfit(chat)) is not None:
+        return [f"No agent: {why}.", *await _agents_offered(line)] if why else None
+    try:
+        await begin_agent(line, name, session, variables)
+    except ShuttingDown:
+        raise
+    except Denied:  # a caller with few scopes gets a chat without an agent instead of an error
+        return None
+    except CallboardError as error:
+        return [
+            f"No agent: '{name}' could not be begun: {error_for_client(line.caller, error)}",
+            *await _agents_offered(line),
+        ]
+    chat.in_default_agent = True
+    return await _agents_offered(line, name)
+
+
+def _why_unfit(chat: Chat) -> str | None:
+    """Return the reason not to use the default agent: "" for one that the user knows, None if it can be used."""
+    settings, model = chat.settings, chat.model_in_use
+    # The user's configuration explains itself, so the screen gives no reason.
+    if settings.enabled_tools or settings.enabled_mcp_servers:
+        return ""
+    if not settings.calls_functions:
+        return "function calling is off, so the model only answers"
+    gateway = chat.hub.root.gateway
+    if model == gateway.choice().model and gateway.lacks_model():
+        return ""  # the chat already begins with that message
+    try:
+        known = [gateway.catalog.named(name) for name in models_of(model)]
+    except CallboardError:  # the first prompt reports it
+        return None
+    if not all(entry.supports_function_calling for _, entry in known):
+        return f"{model} calls no tools, so it only answers"
+    if any(client.type == "local" and entry.name in KNOWN for client, entry in known):
+        return f"{model} is too small a model for tools, so it only answers"
+    window = chat.window_of(model)
+    if window is not None and window < LEAST_WINDOW:
+        return f"the window of {model} is too small for tools ({window:,} tokens)"
+    return None
+
+
+def leave_default(chat: Chat) -> bool:
+    """Leave the default agent and its conversation; returns False if the chat was not in it."""
+    if not chat.in_default_agent:
+        return False
+    chat.leave_agent()
+    return True
+
+
+async def _agents_offered(line: ChatLine, name: str = "") -> list[str]:
+    """Return a line about the agent, and one that lists the others."""
+    known = dict(await trio.to_thread.run_sync(completion.agents, line.chat, line.caller))
+    # An own agent of a hidden name replaces the built-in one, and is offered.
+    about, hidden = known.pop(name, ""), _HIDDEN.difference(own_agents(line.root.config_dir))
+    others = [each for each in known if each not in hidden]
+    shown = f"{name}: {about}"
+    first = [shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 3]}..."] if name else []
+    return [*first, *([_in_one_line("Other agents: " if name else "Agents: ", others)] if others else [])]
+
+
+def _in_one_line(head: str, agents: list[str]) -> str:
+    """Return as many names as fit into one line."""
+    for count in range(len(agents), 0, -1):
+        more = f" and {len(agents) - count} more" if count < len(agents) else ""
+        line = f"{head}{', '.join(agents[:count])}{more} (.agent NAME)"
+        if len(line) <= WIDTH:
+            break
+    return line

@@ -14,9 +14,8 @@ from ....runs.sessions.names import is_automatic
 from ....views.money import usd
 from ..chat_storage import ChatStorage, LastPrompt
 from ..command_line import ChatLine, command
-from ..default_agent import name_of
 from ..prompting import interrupted_notice, resumable_turns, resume_turn
-from .agent import begin_agent
+from .agent import begin_agent, default_agent_of
 from .session import leave
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ async def _enter(line: ChatLine, id: str) -> None:
     agent = target if isinstance(target, str) else stored.agent
     if agent is not None:
         await begin_agent(line, agent, None, dict(stored.session.agent_variables), own_session=False)
-        chat.in_default_agent = agent == name_of(chat.settings)
+        chat.in_default_agent = agent == default_agent_of(chat.settings)
     else:
         chat.leave_agent()
     place = ChatStorage.of(stored, chat.settings)

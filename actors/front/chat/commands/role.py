@@ -19,8 +19,8 @@ from ...control.requests import check_role
 from .. import completion
 from ..chat_storage import ChatStorage, LastPrompt
 from ..command_line import MISSING, ChatLine, command
-from ..default_agent import leave_default
 from ..prompting import ask
+from .agent import leave_default
 from .info import table
 
 

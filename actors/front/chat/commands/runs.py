@@ -26,7 +26,7 @@ from .info import in_columns
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
     from .....protocol.control.things import RunInfo
-    from ...control.logs.reading import LoggedEvent
+    from ...control.logs.files import LoggedEvent
     from ..chat import Chat
 
 MOST_RUNS = 1000

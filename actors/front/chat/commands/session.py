@@ -1,4 +1,4 @@
-"""Sessions: `.session`, and commands for the current session."""
+"""Sessions: `.session`, commands for the current session, and `.exit`, which leaves the session with the chat."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from .info import table
 
 if TYPE_CHECKING:
     from ..chat import Chat
+
 
 CARRY_OVER = "Start a session that incorporates the last question and answer?"
 
@@ -286,3 +287,12 @@ async def _fork(line: ChatLine) -> None:
         chat.session = ChatStorage(stored, kept=True)
     chat.session.starts = [replace(each) for each in place.starts]
     await line.note(f"This is now a copy: session '{chat.session.name}'.")
+
+
+@command(".exit", "Leave the chat", usage="[role|session|agent|rag]")
+async def _exit_chat(line: ChatLine) -> None:
+    if line.rest:
+        raise line.misused()
+    if line.chat.session is not None:
+        await leave(line)
+    line.leave = True

@@ -36,9 +36,20 @@ from ....work.models.recorder import Recorder
 from ....work.tools.changes.store import store_of
 from ..liveness import Alive
 from ..runs.summary import rfc3339, summed_up
-from .files import REQUESTS, StoredRun, is_id, make_private, read_summary, write_summary
+from .files import (
+    REQUESTS,
+    LoggedEvent,
+    LogPage,
+    StoredRun,
+    is_id,
+    last_event,
+    make_private,
+    read_page,
+    read_summary,
+    size_of,
+    write_summary,
+)
 from .model_calls import last_call_numbers
-from .reading import LoggedEvent, LogPage, last_event, read_page, size_of
 from .writer import Done, LogWriter, RunLog
 
 MOST_AT_ONCE = 256 * 1024

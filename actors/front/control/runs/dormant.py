@@ -37,7 +37,7 @@ from .running import Running
 if TYPE_CHECKING:
     from .....protocol.control.things import RunInfo
     from ....runs.root import Root
-    from ..open_questions import OpenQuestions
+    from ..subscriptions import OpenQuestions
     from .live_run import LiveRun
 
 LOOK_EVERY = 5.0

@@ -21,7 +21,7 @@ from .....protocol.events import SCHEMA_VERSION, TERMINAL, Event, encode
 from .....protocol.events.decode import decode
 from .....protocol.outcome import ErrorReport
 from ....views.run_view import RunView
-from ..logs.reading import LoggedEvent
+from ..logs.files import LoggedEvent
 from ..logs.writer import RunLog
 from .summary import CONCERNS, rfc3339, sum_up
 

@@ -5,13 +5,23 @@ Each run that the hub starts has its own task in the hub's nursery, and outlives
 
 A run passes through three tables: `_starting` until `run.started` or `run.resumed`, `live` from the first event until
 its log is complete on disk, and then `RunLogs.past`.
+
+A program that executes a run itself, without a hub, logs it in the same directory:
+
+    async with keep_runs(root, note, logged=True) as recorder:
+        await perform(request, RunCallbacks(recorder=recorder), root)
+
+So `callboard runs`, `logs` and `show`, and a server's web page, list such runs like any other. A scan of that directory
+would delay each run by a tenth of a second. So old runs are pruned only at the end, and only if clearly more than the
+limit exist.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,16 +30,17 @@ import trio
 
 from .....protocol.control.caller import LOCAL, Caller
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import ActorCancelled, CallboardError, Conflict, Denied, NotFound, Saturated
+from .....protocol.errors import ActorCancelled, CallboardError, ConfigError, Conflict, Denied, NotFound, Saturated
 from .....protocol.events import Event, RunResumed, RunStarted, Warned
 from .....protocol.outcome import ErrorReport
 from .....protocol.requests import RunRequest
+from ....io.directories import state_dir
 from ....io.secret_redaction import Redactor, secrets_of
 from ....runs.begin import new_id, perform
 from ....runs.durable import play
 from ....runs.loading import NO_HOOKS, RunCallbacks
 from ....views.run_view import RunView
-from ..logs.run_logs import RunLogs
+from ..logs.run_logs import CLOSE_WITHIN, RunLogs
 from .live_run import HubOptions, LiveRun
 from .summary import rfc3339
 
@@ -40,6 +51,7 @@ if TYPE_CHECKING:
     from ....runs.rerun.fork import Fork, ForkChanges
     from ....runs.root import Root
     from ....work.models.recorder import Recorder
+
 
 log = logging.getLogger("callboard.control")
 
@@ -338,3 +350,35 @@ def owned_by_other_process(run: str) -> Conflict:
     return Conflict(
         f"{run} is executed by another process, and only that one can steer it; here it can only be watched"
     )
+
+
+@asynccontextmanager
+async def keep_runs(
+    root: Root, note: Callable[[str], None], *, logged: bool
+) -> AsyncIterator[Callable[[str], Recorder] | None]:
+    """Yield a factory of recorders for runs of this process; None if they cannot be stored, and `note` gets the reason.
+
+    Args:
+        logged: also store the events of the runs. False if a hub of this process does so.
+    """
+    logs = RunLogs(state_dir(os.environ) / "runs", keep=root.settings.api.keep_runs, brief=True)
+    try:
+        await logs.__aenter__()
+    except ConfigError as error:
+        note(f"this run is not logged: {error}")
+        yield None
+        return
+    running = Running(root, logs, HubOptions())
+    try:
+        with root.bus.listen(partial(_hear, running)) if logged else nullcontext():
+            yield running.recorder
+    finally:
+        with root.kernel.shield(CLOSE_WITHIN + 1):
+            await logs.aclose()
+            await logs.prune_if_many()
+
+
+def _hear(running: Running, event: Event) -> None:
+    # Shared actors emit events too, which belong to no run.
+    if isinstance(event.data, RunStarted) or event.run in running.live:
+        running.hear(event)

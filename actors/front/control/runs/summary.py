@@ -34,7 +34,7 @@ from .....protocol.events.decode import decode
 from .....protocol.jsonrpc import UNREADABLE, readable
 from .....protocol.outcome import ErrorReport, Outcome
 from ....views.run_view import RunView
-from ..logs.reading import LoggedEvent, read_page
+from ..logs.files import LoggedEvent, read_page
 
 LONGEST_PROMPT = 2_000
 LONGEST_OUTPUT = 20_000

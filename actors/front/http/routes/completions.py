@@ -1,40 +1,379 @@
 """Route `/v1/completions`: one prompt, one answer; in a session or without.
 
-The last events are sent after all work: a long session has been compressed, and is on disk.
+Event names follow Loki's plan. The stream is a projection of the run's own events (`/v1/runs/{run}/events`), and uses
+their numbers as ids. The last events are sent after all work: a long session has been compressed, and is on disk.
+
+OpenAI's old completions have the same path. A request with a `model` and no key that only Callboard defines counts as
+one of them. Its reply has OpenAI's fields in addition to Callboard's, and its stream is OpenAI's unless `Accept` asks
+for events.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 from starlette.types import ASGIApp
 
+from .....protocol import events as ev
+from .....protocol.control.bounds import MOST, Json, Name, Path, Text, Value
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
 from .....protocol.errors import CallboardError, UsageError
-from .....protocol.events import TERMINAL
+from .....protocol.events import TERMINAL, Event
+from .....protocol.events.decode import decode
 from .....protocol.requests import Overrides
 from ....io.http.sse import event
+from ....views.activity import Activity
+from ....views.run_view import RunView
 from ...access.scopes import PROMPT, START
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 from ...control.sessions import SessionTurn
 from ..call import SSE, HttpCall, route
-from ..shapes.completion import (
-    CompletionProjection,
-    CompletionReply,
-    CompletionRequest,
-    OneShotReply,
-    SessionCompletionRequest,
-    TextCompletion,
-    Told,
-)
 from ..shapes.conversation import ConversationRequest
+from ..shapes.openai import Finish, Limit, StreamOptions, Words, finish_of
 from ..streams import Say, run_and_reply, say_all
-from .chat import DONE, KINDS, begin, model_agent
+from .openai import DONE, KINDS, begin, model_agent
 from .roles import check_role
+
+Told = tuple[str, dict[str, Json]]
+"""The name of an event, and its data."""
+
+Prompt = Annotated[Text, Meta(description="What is said.")]
+
+
+class FileGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file to put before the prompt: an absolute `path` on the server (scope `run:files`), or a `url`."""
+
+    path: Path | None = None
+    url: Path | None = None
+
+
+class CompletionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a prompt.
+
+    Attributes:
+        temperature: goes before what an agent's own file says.
+        auto_continue: whether an agent goes on by itself while its todo list has open items; its own file says so
+            where this is left out.
+        timeout: seconds after which the run is ended.
+    """
+
+    model: Path | None = None
+    files: Annotated[list[FileGiven], Meta(max_length=MOST)] = []
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    auto_continue: bool | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
+
+
+class SessionCompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A prompt into a session.
+
+    Attributes:
+        stream: tell what happens as it happens (SSE), not only what came of it; so does `Accept: text/event-stream`.
+    """
+
+    prompt: Prompt
+    stream: bool = False
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return self.prompt
+
+
+class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A prompt that no session keeps: to `agent`, else to the model itself, in a `role` if one is named.
+
+    The fields from `max_tokens` on are those of OpenAI's old completions; those from `seed` on change nothing.
+
+    Attributes:
+        prompt: in OpenAI's shape also a list of one text.
+        echo: the prompt is put before the answer.
+    """
+
+    prompt: Prompt | Annotated[list[Text], Meta(min_length=1, max_length=1)]
+    stream: bool | None = False
+    agent: Name | None = None
+    role: Name | None = None
+    max_tokens: Limit | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stop: Value | Words | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    best_of: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    echo: bool | None = False
+    logprobs: Annotated[int, Meta(ge=0, le=0, description="There are none.")] | None = None
+    suffix: Annotated[str, Meta(max_length=0, description="Nothing is put behind an answer.")] | None = None
+    stream_options: StreamOptions | None = None
+    seed: Json = None
+    user: Json = None
+    presence_penalty: Json = None
+    frequency_penalty: Json = None
+    logit_bias: Json = None
+
+    @property
+    def is_openais(self) -> bool:
+        """True if the request is an old OpenAI completion: a model, and no key that only Callboard defines."""
+        ours = self.agent, self.role, self.auto_continue, self.timeout
+        return self.model is not None and not self.files and all(key is None for key in ours)
+
+    @property
+    def text(self) -> str:
+        """The prompt."""
+        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
+
+    @property
+    def sampling(self) -> dict[str, Json]:
+        """The requested fields of a `ChatRequest`."""
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        wanted = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_tokens,
+            "stop": stop or None,
+        }
+        return {name: value for name, value in wanted.items() if value is not None}
+
+
+class ToolCallTold(msgspec.Struct, kw_only=True):
+    """A tool call: its arguments and its result as text, both without their middle where they are long."""
+
+    id: str
+    name: str
+    args: str = ""
+    result: str = ""
+    is_error: bool = False
+
+
+class UsageTold(msgspec.Struct, kw_only=True):
+    """Tokens as providers counted them; `cost` in USD, as far as prices are known: `priced` says whether all are."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    priced: bool = True
+
+
+class CompletionReply(msgspec.Struct, kw_only=True):
+    """What came of a prompt."""
+
+    request_id: str
+    run: str
+    session_id: str | None = None
+    final_message: str = ""
+    tool_calls: list[ToolCallTold] = []
+    turns: int = 0
+    compressed: bool = False
+    autonamed: str | None = None
+    auto_continued: int = 0
+    usage: UsageTold = msgspec.field(default_factory=UsageTold)
+
+
+class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The one answer, as OpenAI's old completions have it."""
+
+    text: str
+    index: int = 0
+    finish_reason: Finish = "stop"
+    logprobs: None = None
+
+
+class TextUsage(UsageTold, kw_only=True):
+    """Tokens by our names and by OpenAI's."""
+
+    prompt_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    completion_tokens: int | msgspec.UnsetType = msgspec.UNSET
+    total_tokens: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class OneShotReply(CompletionReply, kw_only=True):
+    """What came of a prompt; with the fields of an OpenAI `text_completion` where the request is one."""
+
+    usage: TextUsage = msgspec.field(default_factory=TextUsage)
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    object: Literal["text_completion"] | msgspec.UnsetType = msgspec.UNSET
+    created: int | msgspec.UnsetType = msgspec.UNSET
+    model: str | msgspec.UnsetType = msgspec.UNSET
+    choices: list[TextChoice] | msgspec.UnsetType = msgspec.UNSET
+
+
+class CompletionProjection:
+    """Folds a run's events into a reply, and projects each of them to the stream.
+
+    Attributes:
+        reply: the reply so far.
+        error: `code` and `message`, once the run has failed.
+    """
+
+    def __init__(self, request_id: str, run: str, session: str | None) -> None:
+        self.reply = CompletionReply(request_id=request_id, run=run, session_id=session)
+        self.error: tuple[str, str] | None = None
+        self._view = RunView()
+        self._calls: dict[Activity, ToolCallTold] = {}
+        self._said = ""
+        self._spoke = False
+        self._finish: Finish = "stop"
+
+    def take(self, logged: LoggedEvent) -> list[Told]:
+        """Return the events of the stream for an event of the run."""
+        event = decode(logged.data)
+        if event is None:
+            return []
+        told = list(self._project(event, self._view.see(event).about))
+        if isinstance(event.data, ev.LlmResponse) and self._view.speaks(event):
+            self._finish = finish_of(event.data.stop)
+        return told
+
+    def rounded_off(self, *, compressed: bool, autonamed: str | None) -> list[Told]:
+        """Return the events for a session that was compressed or named after the run, and update the reply."""
+        told: list[Told] = []
+        if compressed:
+            self.reply.compressed = True
+            told += [("session_compressing", {}), ("session_compressed", {})]
+        if autonamed is not None:
+            self.reply.autonamed = autonamed
+            told.append(("session_autonamed", {"name": autonamed}))
+        return told
+
+    def _project(self, event: Event, about: Activity | None) -> Iterator[Told]:
+        reply, speaks = self.reply, self._view.speaks(event)
+        match event.data:
+            case ev.RunStarted():
+                yield "started", {"request_id": reply.request_id, "session_id": reply.session_id, "run": reply.run}
+            case ev.LlmDelta(text=text) if speaks:
+                self._said += text
+                self._spoke = True
+                yield "assistant_delta", {"text": text}
+            case ev.LlmResponse() if speaks and self._said:
+                yield "assistant_message_end", {"full_text": self._said}
+                self._said = ""
+            case ev.ToolStarted(tool=tool, arguments=arguments) if about is not None and self._view.calls_itself(event):
+                call = self._calls[about] = ToolCallTold(id=event.id, name=tool, args=arguments)
+                reply.tool_calls.append(call)
+                yield "tool_call", {"id": call.id, "name": call.name, "args": call.args}
+            case ev.ToolFinished(error=error, result=result) if about in self._calls:
+                call = self._calls.pop(about)
+                call.is_error, call.result = error is not None, error or result
+                told = {"id": call.id, "name": call.name, "result": call.result, "is_error": call.is_error}
+                yield "tool_result", told
+            case ev.AgentContinued(count=count, most=most, open=open):
+                reply.auto_continued += 1
+                yield "auto_continue_triggered", {"count": count, "max": most, "remaining_todos": open}
+            case ev.HistoryCompacted(tokens=tokens, tokens_now=now) if speaks:
+                reply.compressed = True
+                yield "session_compressing", {}
+                yield "session_compressed", {"tokens_saved": tokens - now}
+            case ev.Warned(message=message, code=code):
+                yield "warning", {"message": message, "code": code}
+            case ev.QuestionAsked(question=question):
+                message = f"a question waits for an answer: {question['text']}"
+                yield "info", {"message": message, "question": question}
+            case ev.RunFinished() | ev.RunFailed() | ev.RunCancelled():
+                yield from self._ended(event.kind, self._view.outcome or {})
+
+    def _ended(self, kind: str, outcome: dict[str, Json]) -> Iterator[Told]:
+        reply, view = self.reply, self._view
+        reply.turns = outcome["turns"]
+        reply.usage = UsageTold(
+            input_tokens=view.input_tokens, output_tokens=view.output_tokens, cost=view.cost, priced=view.priced
+        )
+        if kind != "run.cancelled":  # a failed run may have an output too
+            reply.final_message = outcome["output"]
+            if reply.final_message and not (view.is_agent and self._spoke):  # pieces of a worker's run may be lost
+                yield "assistant_delta", {"text": reply.final_message}
+                yield "assistant_message_end", {"full_text": reply.final_message}
+        if kind == "run.failed":
+            self.error = outcome["error"]["code"], outcome["error"]["message"]
+        elif kind == "run.cancelled":
+            self.error = "cancelled", "the run was cancelled"
+        if self.error is not None:
+            yield "error", {"code": self.error[0], "message": self.error[1]}
+        yield "finished", {"outcome": self._finished(outcome["status"])}
+
+    def _finished(self, status: str) -> dict[str, Json]:
+        reply = self.reply
+        return {
+            "status": status,
+            "final_message": reply.final_message,
+            "turns": reply.turns,
+            "tool_calls": len(reply.tool_calls),
+            "compressed": reply.compressed,
+            "auto_continued": reply.auto_continued,
+            "usage": msgspec.to_builtins(reply.usage),
+        }
+
+
+class TextCompletion(CompletionProjection):
+    """Folds a run into a `text_completion`, and its events into chunks of one.
+
+    Args:
+        before: text before the answer (`echo`).
+        usage: True sends the usage at the end of a stream.
+    """
+
+    def __init__(
+        self, request_id: str, run: str, model: str, created: int, *, before: str = "", usage: bool = False
+    ) -> None:
+        super().__init__(request_id, run, None)
+        self._model, self._created = model, created
+        self._before, self._wants_usage = before, usage
+        self._between = before
+
+    def chunks(self, logged: LoggedEvent) -> list[dict[str, Json]]:
+        """Return the chunks for an event."""
+        return [chunk for name, data in self.take(logged) for chunk in self._chunks(name, data)]
+
+    def _chunks(self, name: str, data: dict[str, Json]) -> Iterator[dict[str, Json]]:
+        match name:
+            case "assistant_delta":
+                text, self._between = self._between + data["text"], ""
+                yield self._chunk(text)
+            case "assistant_message_end":
+                self._between = "\n"  # the separator in `final_message`
+            case "error":
+                yield {"error": {**data, "type": "run_failed", "param": None}}
+            case "finished" if self.error is None:
+                yield self._chunk("", self._finish)
+                if self._wants_usage:
+                    usage = msgspec.to_builtins(self._usage())
+                    # OpenAI's `include_usage`: a further chunk without choices.
+                    yield {**self._chunk(""), "choices": [], "usage": usage}
+
+    def _chunk(self, text: str, finish: Finish | None = None) -> dict[str, Json]:
+        return {
+            "id": f"cmpl-{self.reply.run}",
+            "object": "text_completion",
+            "created": self._created,
+            "model": self._model,
+            "choices": [{"text": text, "index": 0, "logprobs": None, "finish_reason": finish}],
+        }
+
+    def _usage(self) -> TextUsage:
+        used = self.reply.usage
+        return TextUsage(
+            **msgspec.structs.asdict(used),
+            prompt_tokens=used.input_tokens,
+            completion_tokens=used.output_tokens,
+            total_tokens=used.input_tokens + used.output_tokens,
+        )
+
+    def whole(self) -> OneShotReply:
+        """Return the reply of a run that is over."""
+        fields = msgspec.structs.asdict(self.reply) | {"usage": self._usage()}
+        choice = TextChoice(text=self._before + self.reply.final_message, finish_reason=self._finish)
+        return OneShotReply(
+            **fields,
+            id=f"cmpl-{self.reply.run}",
+            object="text_completion",
+            created=self._created,
+            model=self._model,
+            choices=[choice],
+        )
+
 
 _route = partial(route, tag="completions", media=(SSE,), errors=(404, 409, 499, 502))
 

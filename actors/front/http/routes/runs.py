@@ -15,7 +15,7 @@ from .....protocol.errors import Conflict
 from ....io.http.sse import event
 from ...access.scopes import ANSWER, CONTROL, FORK, QUESTIONS, READ_RUNS, RESUME, ROWS, START
 from ...control.durable_runs import fork_run, rows_of, steps_of_run
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 from ..call import SSE, HttpCall, reply, route
 from ..shapes.api import (
     AnswerBody,

@@ -1,1 +1,1 @@
-"""The structs of requests and replies, and the mappings of a run's events to other protocols. No I/O."""
+"""Structs of requests and replies that several routes share, and runs in OpenAI's formats. No I/O."""

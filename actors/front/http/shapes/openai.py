@@ -23,7 +23,7 @@ from .....protocol.errors import UsageError
 from .....protocol.events import Event
 from .....protocol.events.decode import decode
 from ....views.run_view import RunView
-from ...control.logs.reading import LoggedEvent
+from ...control.logs.files import LoggedEvent
 
 MOST_TOOLS = 128
 

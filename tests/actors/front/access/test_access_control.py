@@ -12,9 +12,8 @@ from support.access_keys import HOST, LOCAL_TOKEN, AuditFile, Signer, access_for
 from support.messages import says
 
 from callboard.actors.front.access import access_control as access_module
-from callboard.actors.front.access import keys
-from callboard.actors.front.access.access_control import AccessControl, token_of
-from callboard.actors.front.access.configuration import check_may_listen
+from callboard.actors.front.access import credentials
+from callboard.actors.front.access.access_control import AccessControl, check_may_listen, token_of
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import ConfigError, Denied, RateLimited, Saturated, Unauthorized, UsageError
 from callboard.protocol.settings.api import ApiLimits, ApiSettings, Auth, Jwt
@@ -93,7 +92,7 @@ async def test_too_many_bad_keys_of_an_address_are_not_listened_to_for_a_while(
     token, entry = made_key("alice")
     access = access_for(entry)
     assert await access.authenticate(showing(token), PEER)
-    monkeypatch.setattr(keys, "_owner", owner)
+    monkeypatch.setattr(credentials, "_owner", owner)
     bad = [f"cb_{entry.id}_{number:032}" for number in range(30)]
     errors = [await refusal(access, showing(one)) for one in bad]
     assert [type(error) for error in errors] == [Unauthorized] * 10 + [RateLimited] * 20
@@ -148,7 +147,7 @@ async def test_ten_thousand_bad_logins_neither_block_the_loop_nor_use_up_threads
         nursery.cancel_scope.cancel()
     assert sum(ends.values()) == logins
     assert ends["unauthorized"] <= 5 * (access_module.BAD_LOGINS + access_module.LOGINS_AT_ONCE)
-    assert max(started) <= keys.AT_ONCE
+    assert max(started) <= credentials.HASHES_AT_ONCE
     assert worst < 2.0, "CPU seconds of the event loop's thread between two turns of one task"
 
 
@@ -249,11 +248,11 @@ async def test_signed_tokens_come_in_by_the_same_gate() -> None:
 
 def test_case_105_a_server_that_would_be_open_to_all_does_not_start() -> None:
     entry = made_key("alice")[1]
-    with pytest.raises(ConfigError, match=says("front.access.configuration.check_may_listen")):
+    with pytest.raises(ConfigError, match=says("front.access.access_control.check_may_listen")):
         check_may_listen(ApiSettings(enabled=False), "127.0.0.1")
     with pytest.raises(UsageError, match="callboard keys new"):
         check_may_listen(ApiSettings(), "0.0.0.0")
-    with pytest.raises(UsageError, match=says("front.access.configuration.check_may_listen.3")):
+    with pytest.raises(UsageError, match=says("front.access.access_control.check_may_listen.3")):
         check_may_listen(ApiSettings(auth=Auth(mode="Disabled", keys=(entry,))), "192.0.2.1")
     assert check_may_listen(ApiSettings(), "127.0.0.1")
     assert not check_may_listen(ApiSettings(auth=Auth(keys=(entry,))), "0.0.0.0")

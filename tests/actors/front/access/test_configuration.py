@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.access_keys import AuditFile, access_for, made_key, showing
 
-from callboard.actors.front.access.configuration import reload
+from callboard.actors.front.access.access_control import reload
 from callboard.protocol.errors import Unauthorized
 from callboard.protocol.settings.api import ApiKey
 

@@ -10,9 +10,9 @@ import pytest
 import trio
 from support.access_keys import access_for, made_key, showing
 
-from callboard.actors.front.access import keys
+from callboard.actors.front.access import credentials
 from callboard.actors.front.access.access_control import BAD_LOGINS
-from callboard.actors.front.access.keys import KeyRing, hashed, new_key
+from callboard.actors.front.access.credentials import KeyRing, hashed, new_key
 from callboard.protocol.errors import RateLimited, Saturated, Unauthorized
 from callboard.protocol.settings.api import ApiKey
 
@@ -21,13 +21,13 @@ from callboard.protocol.settings.api import ApiKey
 def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The tokens for which hashes were computed."""
     computed: list[str] = []
-    really = keys._owner
+    really = credentials._owner
 
     def counted(token: str, candidates: tuple[ApiKey, ...]) -> ApiKey | None:
         computed.append(token)
         return really(token, candidates)
 
-    monkeypatch.setattr(keys, "_owner", counted)
+    monkeypatch.setattr(credentials, "_owner", counted)
     return computed
 
 
@@ -63,17 +63,17 @@ async def test_keys_of_nobody_keep_no_good_key_waiting(monkeypatch: pytest.Monke
     token, entry = made_key("alice")
     held = trio.Event()
     trio_token = trio.lowlevel.current_trio_token()
-    really = keys._owner
+    really = credentials._owner
 
     def slow(shown: str, candidates: tuple[ApiKey, ...]) -> ApiKey | None:
         if shown != token:
             trio.from_thread.run(held.wait, trio_token=trio_token)
         return really(shown, candidates)
 
-    monkeypatch.setattr(keys, "_owner", slow)
+    monkeypatch.setattr(credentials, "_owner", slow)
     ring = KeyRing([entry])
     async with trio.open_nursery() as nursery:
-        for _ in range(keys.IN_LINE):
+        for _ in range(credentials.HASHES_IN_LINE):
             nursery.start_soon(ring.check, new_key()[0])
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(Saturated):
@@ -90,7 +90,7 @@ async def test_who_hangs_up_while_a_bad_key_is_checked_has_shown_a_bad_key(monke
         with trio.CancelScope() as client, contextlib.suppress(Unauthorized):
             trio_token = trio.lowlevel.current_trio_token()
             hang_up = partial(trio.from_thread.run_sync, client.cancel, trio_token=trio_token)
-            monkeypatch.setattr(keys, "_owner", lambda *_, hang_up=hang_up: hang_up())
+            monkeypatch.setattr(credentials, "_owner", lambda *_, hang_up=hang_up: hang_up())
             await access.authenticate(showing(f"cb_{entry.id}_{number:064}"), "203.0.113.9")
     with pytest.raises(RateLimited):
         await access.authenticate(showing(f"cb_{entry.id}_{'f' * 64}"), "203.0.113.9")
@@ -104,8 +104,8 @@ async def test_keys_of_other_makers_are_tried_against_every_entry_without_an_id(
 
 
 async def test_a_flood_of_bad_keys_does_not_make_us_forget_the_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "REMEMBERED", 5)
-    monkeypatch.setattr(keys, "_owner", lambda token, entries: entries[0] if token == "good" else None)
+    monkeypatch.setattr(credentials, "MOST_CACHED", 5)
+    monkeypatch.setattr(credentials, "_owner", lambda token, entries: entries[0] if token == "good" else None)
     ring = KeyRing([ApiKey(subject="alice", key_hash="x", scopes=())])
     await ring.check("good")
     for number in range(20):
@@ -114,10 +114,10 @@ async def test_a_flood_of_bad_keys_does_not_make_us_forget_the_good_ones(monkeyp
 
 
 async def test_who_comes_when_the_line_is_full_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "IN_LINE", 3)
+    monkeypatch.setattr(credentials, "HASHES_IN_LINE", 3)
     held = trio.Event()
     token = trio.lowlevel.current_trio_token()
-    monkeypatch.setattr(keys, "_owner", lambda *_: trio.from_thread.run(held.wait, trio_token=token))
+    monkeypatch.setattr(credentials, "_owner", lambda *_: trio.from_thread.run(held.wait, trio_token=token))
     ring = KeyRing([ApiKey(subject="alice", key_hash="x", scopes=())])
     async with trio.open_nursery() as nursery:
         for number in range(3):
@@ -149,7 +149,7 @@ async def test_the_loop_goes_on_while_hashes_are_computed(monkeypatch: pytest.Mo
     def slow(*_: object) -> None:
         done.wait(60)
 
-    monkeypatch.setattr(keys, "_owner", slow)
+    monkeypatch.setattr(credentials, "_owner", slow)
     ring = KeyRing([ApiKey(subject="alice", key_hash="x", scopes=())])
     async with trio.open_nursery() as nursery:
 

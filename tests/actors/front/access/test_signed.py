@@ -16,8 +16,8 @@ import trio
 from support.access_keys import AUDIENCE, ISSUER, Signer
 from support.messages import has_message
 
-from callboard.actors.front.access import signed as jwks
-from callboard.actors.front.access.signed import KeySet, SignedTokens
+from callboard.actors.front.access import credentials as jwks
+from callboard.actors.front.access.credentials import KeySet, SignedTokens
 from callboard.protocol.errors import Unauthorized
 from callboard.protocol.settings.api import Jwt
 from callboard.supervisors import Root
@@ -93,7 +93,7 @@ async def test_the_leeway_is_as_long_as_configured_and_no_longer(house: House) -
     assert (await house.tokens.check(token)).subject == "carol"
     assert has_message(
         await house.refused(house.signer.token(exp=int(house.now) - 90)),
-        "front.access.signed.SignedTokens._check_times.2",
+        "front.access.credentials.SignedTokens._check_times.2",
     )
 
 
@@ -101,9 +101,9 @@ async def test_a_jump_of_the_clock_decides_by_the_clock_and_breaks_nothing(house
     token = house.signer.token()
     await house.tokens.check(token)
     house.now += 86_400
-    assert has_message(await house.refused(token), "front.access.signed.SignedTokens._check_times.2")
+    assert has_message(await house.refused(token), "front.access.credentials.SignedTokens._check_times.2")
     house.now -= 2 * 86_400
-    assert has_message(await house.refused(token), "front.access.signed.SignedTokens._check_times.3")
+    assert has_message(await house.refused(token), "front.access.credentials.SignedTokens._check_times.3")
     house.now += 86_400
     assert (await house.tokens.check(token)).subject == "carol"
 
@@ -118,7 +118,7 @@ async def test_no_signature_at_all_is_refused(house: House) -> None:
     for name in ("none", "None", "NONE", "", None):
         assert has_message(
             await house.refused(_forged({"alg": name, "kid": "first"}, token)),
-            "front.access.signed.SignedTokens.check.2",
+            "front.access.credentials.SignedTokens.check.2",
         )
 
 
@@ -130,14 +130,14 @@ async def test_a_public_key_used_as_a_secret_is_refused(house: House) -> None:
     body = house.signer.token().split(".")[1]
     signature = hmac.new(house.signer.published(), f"{head}.{body}".encode(), hashlib.sha256).digest()
     token = f"{head}.{body}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
-    assert has_message(await house.refused(token), "front.access.signed.SignedTokens.check.2")
+    assert has_message(await house.refused(token), "front.access.credentials.SignedTokens.check.2")
 
 
 async def test_an_algorithm_that_the_key_is_not_for_is_refused(signer: Signer) -> None:
     async with signer.serving() as url:
         house = House(signer, url, algorithms=("RS256", "RS512", "ES256"))
         assert has_message(
-            await house.refused(signer.token(algorithm="RS512")), "front.access.signed.SignedTokens._claims"
+            await house.refused(signer.token(algorithm="RS512")), "front.access.credentials.SignedTokens._claims"
         )
 
 
@@ -146,12 +146,12 @@ async def test_a_changed_token_and_a_stranger_s_signature_are_refused(house: Hou
     claims = json.loads(base64.urlsafe_b64decode(body + "=="))
     better = base64.urlsafe_b64encode(json.dumps({**claims, "scope": "*"}).encode()).rstrip(b"=").decode()
     assert has_message(
-        await house.refused(f"{head}.{better}.{signature}"), "front.access.signed.SignedTokens._claims.2"
+        await house.refused(f"{head}.{better}.{signature}"), "front.access.credentials.SignedTokens._claims.2"
     )
     stranger = Signer()
     assert has_message(
         await house.refused(house.signer.token(key=stranger.keys["first"])),
-        "front.access.signed.SignedTokens._claims.2",
+        "front.access.credentials.SignedTokens._claims.2",
     )
 
 
@@ -159,9 +159,9 @@ async def test_a_symmetric_key_in_the_document_is_no_key(house: House) -> None:
     secret = base64.urlsafe_b64encode(b"s" * 32).decode()
     house.signer.document = json.dumps({"keys": [{"kty": "oct", "kid": "first", "k": secret}]}).encode()
     try:
-        assert has_message(await house.refused(house.signer.token()), "front.access.signed.SignedTokens._claims")
+        assert has_message(await house.refused(house.signer.token()), "front.access.credentials.SignedTokens._claims")
         hs = jwt.encode({"sub": "x", "exp": 9e9, "iss": ISSUER, "aud": AUDIENCE}, b"s" * 32, headers={"kid": "first"})
-        assert has_message(await house.refused(hs), "front.access.signed.SignedTokens.check.2")
+        assert has_message(await house.refused(hs), "front.access.credentials.SignedTokens.check.2")
     finally:
         house.signer.document = None
 
@@ -190,7 +190,7 @@ async def test_a_key_that_is_not_known_makes_us_look_once_a_minute_at_most(
     await house.tokens.check(signer.token())
     assert answers == 1
     signer.new_key("second")
-    assert has_message(await house.refused(signer.token()), "front.access.signed.SignedTokens._claims")
+    assert has_message(await house.refused(signer.token()), "front.access.credentials.SignedTokens._claims")
     async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(house.refused, signer.token())
@@ -220,7 +220,7 @@ async def test_an_address_that_does_not_answer_is_tried_again_with_growing_pause
         root.spawn(house.keys.keep_fresh)
         await trio.sleep(0.5)
         assert not house.keys.ready
-        assert has_message(await house.refused(signer.token()), "front.access.signed.SignedTokens._claims")
+        assert has_message(await house.refused(signer.token()), "front.access.credentials.SignedTokens._claims")
         await trio.sleep(30)
         assert house.keys.ready
         assert (await house.tokens.check(signer.token())).subject == "carol"
@@ -228,7 +228,7 @@ async def test_an_address_that_does_not_answer_is_tried_again_with_growing_pause
     pauses = [round(later - earlier) for earlier, later in pairwise(times)]
     assert sorted(pauses)[-2:] == [300, 300], "fresh again at the interval"
     assert pauses[:4] != [0] * 4
-    assert has_message(caplog.text, "front.access.signed.KeySet._fetch.2")
+    assert has_message(caplog.text, "front.access.credentials.KeySet._fetch.2")
 
 
 async def test_keys_that_were_fetched_go_on_counting_when_the_address_fails(house: House) -> None:
@@ -259,6 +259,6 @@ async def test_a_document_of_keys_is_not_unpacked(house: House) -> None:
     """A few bytes that would become many are what they are: no keys."""
     house.signer.document = gzip.compress(house.signer.published())
     try:
-        assert has_message(await house.refused(house.signer.token()), "front.access.signed.SignedTokens._claims")
+        assert has_message(await house.refused(house.signer.token()), "front.access.credentials.SignedTokens._claims")
     finally:
         house.signer.document = None

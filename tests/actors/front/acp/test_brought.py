@@ -160,10 +160,10 @@ async def test_servers_that_can_not_be_are_refused_by_name(editor: Editor, stage
         return str(error["message"])
 
     assert has_message(
-        await refused({"name": "x", "command": "", "args": [], "env": []}), "front.acp.prompting._server", where="…'x'"
+        await refused({"name": "x", "command": "", "args": [], "env": []}), "front.acp.agent._server", where="…'x'"
     )
     assert has_message(
-        await refused({"type": "http", "name": "x", "url": "file:///x", "headers": []}), "front.acp.prompting._server.3"
+        await refused({"type": "http", "name": "x", "url": "file:///x", "headers": []}), "front.acp.agent._server.3"
     )
     for header in ({"name": "a b", "value": "x"}, {"name": "a", "value": "x\r\ny: z"}):
         told = await refused({"type": "sse", "name": "x", "url": "http://127.0.0.1:1", "headers": [header]})
@@ -171,7 +171,7 @@ async def test_servers_that_can_not_be_are_refused_by_name(editor: Editor, stage
     assert "NUL" in await refused({"name": "x", "command": "x\0", "args": [], "env": []})
     assert has_message(
         await refused(*[named(f"s{number}") for number in range(51)]),
-        "front.acp.prompting.workspace_of.3",
+        "front.acp.agent.workspace_of.3",
         MOST_SERVERS=50,
     )
     stage.agent("start: a\nnodes:\n  a: {type: end, output: x}", "flat")

@@ -13,7 +13,7 @@ from support.editors import Editor, editor, editors
 from support.fake_models import FakeModels, Reply
 from support.waiting import until
 
-from callboard.actors.front.acp.prompting import ask
+from callboard.actors.front.acp.agent import ask
 from callboard.actors.front.control.hub import Hub
 from callboard.protocol.control.caller import LOCAL
 

@@ -168,7 +168,7 @@ async def test_what_the_client_can_not_show_ends_the_prompt_and_says_so(editor: 
     stage.agent(ASKS_COLOUR, "colours")
     session = await editor.new("colours")
     assert await editor.say(session, "go") == {"stopReason": "cancelled"}
-    assert has_message(editor.text(), "front.acp.prompting.ask.2", question="Which colour?")
+    assert has_message(editor.text(), "front.acp.agent.ask.2", question="Which colour?")
 
 
 async def test_another_front_end_may_be_the_first_to_answer(editor: Editor, stage: Stage, hub: Hub) -> None:

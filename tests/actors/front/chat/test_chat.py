@@ -12,12 +12,11 @@ from support.chat_person import Scripted
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
-from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.chat import Chat, LineTurn
 from callboard.actors.front.chat.command_line import ChatLine
 from callboard.actors.front.chat.completion import completions
 from callboard.actors.front.chat.execution import execute_in_turn, execute_line, find_command
-from callboard.actors.front.chat.input_queue import LineTurn
-from callboard.actors.front.chat.opening import opened
+from callboard.actors.front.chat.methods import opened
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.control.chat import AskPerson, OpenChat
 from callboard.protocol.errors import Conflict, ToolFailed, UsageError

@@ -12,9 +12,9 @@ from support.fake_models import FakeModels, Reply
 
 import callboard
 from callboard.actors.front.chat.chat import Chat
-from callboard.actors.front.chat.default_agent import ASSISTANT, LEAST_WINDOW, WIDTH
+from callboard.actors.front.chat.commands.agent import ASSISTANT, LEAST_WINDOW, WIDTH
 from callboard.actors.front.chat.execution import execute_line
-from callboard.actors.front.chat.opening import opened
+from callboard.actors.front.chat.methods import opened
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.control.chat import OpenChat
 from callboard.protocol.errors import Conflict

@@ -12,10 +12,9 @@ from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors.front.chat.chat import Chat
+from callboard.actors.front.chat.chat import Chat, LineTurn
 from callboard.actors.front.chat.command_line import COMMANDS
 from callboard.actors.front.chat.execution import execute_in_turn, execute_line
-from callboard.actors.front.chat.input_queue import LineTurn
 from callboard.protocol.control.chat import AskPerson, LineDone
 from callboard.protocol.errors import Conflict
 

@@ -15,7 +15,7 @@ from support.messages import has_message
 import callboard
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.execution import execute_line
-from callboard.actors.front.chat.opening import opened, seen_again
+from callboard.actors.front.chat.methods import opened, seen_again
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.views.money import usd
 from callboard.cli.chat.prompts import variables

@@ -77,4 +77,4 @@ def test_workers_and_gateways_do_with_roles_that_can_t_change_the_tables(tmp_pat
 def test_a_database_that_is_not_there_is_told_with_the_exit_code_for_later() -> None:
     ended = cluster("host=127.0.0.1 port=1 dbname=callboard")
     assert (ended.returncode, ended.stdout) == (6, "")
-    assert has_message(ended.stderr, "front.cluster.overview.overview.3")
+    assert has_message(ended.stderr, "front.cluster.membership.overview.3")

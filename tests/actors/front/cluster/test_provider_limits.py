@@ -12,7 +12,7 @@ from support.fake_models import FakeModels, Reply, Request
 from support.postgres import Postgres
 
 from callboard.actors.front.cluster.membership import ClusterMembership, ClusterOptions
-from callboard.actors.front.cluster.provider_limits import ProviderLimits
+from callboard.actors.front.cluster.shared_limits import ProviderLimits
 from callboard.actors.work.models.allowance import AllowanceRules
 from callboard.actors.work.models.limiter import Gates, LimiterGate
 from callboard.supervisors import Root

@@ -28,7 +28,7 @@ from support.fake_models import FakeModels, Reply
 from support.postgres import Postgres
 
 from callboard.actors.front.cluster.membership import ClusterMembership, ClusterOptions
-from callboard.actors.front.cluster.spending import ClusterBook, ClusterLedger
+from callboard.actors.front.cluster.shared_limits import ClusterBook, ClusterLedger
 from callboard.actors.work.spending import book as books
 from callboard.actors.work.spending import days as of_days
 from callboard.actors.work.spending import ledger as ledgers

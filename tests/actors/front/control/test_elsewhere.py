@@ -22,8 +22,7 @@ import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.liveness import Alive
 from callboard.actors.front.control.logs import run_logs
-from callboard.actors.front.control.logs.files import StoredRun, write_summary
-from callboard.actors.front.control.logs.reading import LogPage
+from callboard.actors.front.control.logs.files import LogPage, StoredRun, write_summary
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.control.things import RunInfo

@@ -13,8 +13,8 @@ from support.waiting import until
 from trio_websocket import ConnectionRejected
 
 import callboard
-from callboard.actors.front.control.frame_limit import LARGEST, MAX_FRAME, SMALLEST, shortened
 from callboard.actors.front.control.hub import Hub
+from callboard.actors.front.control.peer import LARGEST, MAX_FRAME, SMALLEST, shortened
 from callboard.protocol.control import own
 from callboard.protocol.control.things import ActorInfo
 from callboard.protocol.events import LONGEST_PIECE, split_text

@@ -18,9 +18,8 @@ from support.control_hub import Client, MadeRun, Served, hub_of
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.liveness import Alive
-from callboard.actors.front.control.logs import reading, run_logs
-from callboard.actors.front.control.logs.files import EVENTS
-from callboard.actors.front.control.logs.reading import read_page
+from callboard.actors.front.control.logs import files, run_logs
+from callboard.actors.front.control.logs.files import EVENTS, read_page
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import NotFound
 
@@ -50,7 +49,7 @@ def test_a_page_holds_what_comes_after_a_number_wherever_that_lies(
     lines = [_line(number + 1, size) for number, size in enumerate(sizes)]
     (place / EVENTS).write_bytes(b"".join(lines) + (b'{"seq":99' if torn else b""))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "PAGE", 512)
+        patch.setattr(files, "PAGE", 512)
         seen: list[int] = []
         offset, last = 0, after
         while page := read_page(place, offset, last, most).events:
@@ -66,7 +65,7 @@ def test_the_end_of_a_huge_log_is_found_without_reading_what_is_before_it(
         for seq in range(1, 40_001):
             file.write(_line(seq, 500))
     decoded = 0
-    real = reading._HEAD
+    real = files._HEAD
 
     class Counting:
         def decode(self, line: bytes) -> Any:
@@ -74,7 +73,7 @@ def test_the_end_of_a_huge_log_is_found_without_reading_what_is_before_it(
             decoded += 1
             return real.decode(line)
 
-    monkeypatch.setattr(reading, "_HEAD", Counting())
+    monkeypatch.setattr(files, "_HEAD", Counting())
     assert read_page(tmp_path, 0, 39_990).events[0].seq == 39_991
     assert decoded < 2_000
 

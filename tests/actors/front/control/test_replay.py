@@ -15,7 +15,7 @@ from support.messages import says
 
 import callboard
 from callboard.actors.front.control.hub import Hub
-from callboard.actors.front.control.subscription import Lagged, Subscription
+from callboard.actors.front.control.subscriptions import Lagged, Subscription
 from callboard.protocol.control.caller import LOCAL
 from callboard.protocol.errors import UsageError
 

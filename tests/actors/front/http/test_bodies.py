@@ -10,7 +10,7 @@ from support.http_agents import HELLO
 from support.http_server import House
 
 from callboard.actors.front.http import app
-from callboard.actors.front.http.errors import refusal
+from callboard.actors.front.http.call import refusal
 from callboard.protocol.errors import KnowledgeBusy, RateLimited, Saturated, ShuttingDown, TimedOut
 
 

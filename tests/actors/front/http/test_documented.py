@@ -11,7 +11,7 @@ import trio
 from support.http_agents import ASKER, HELLO, LOOP
 from support.http_server import House
 
-from callboard.actors.front.http.errors import STATUS
+from callboard.actors.front.http.call import STATUS
 from callboard.actors.front.http.routes import routes
 
 PAGE = (Path(__file__).parents[4] / "docs" / "server.md").read_text()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from callboard.actors.front.http.errors import error_reply, refusal
+from callboard.actors.front.http.call import error_reply, refusal
 from callboard.actors.io.secret_redaction import handed_out
 from callboard.protocol.errors import UpstreamError
 

@@ -16,7 +16,7 @@ from support.access_keys import LOCAL_TOKEN, AuditFile, access_for, client_of, m
 
 from callboard.actors.front.access.access_control import AccessControl
 from callboard.actors.front.access.scopes import METHODS
-from callboard.actors.front.http.middleware import guarded
+from callboard.actors.front.http.app import guarded
 from callboard.actors.front.http.routes import find_route, routes
 from callboard.actors.front.metrics import Metrics
 from callboard.actors.io.server_log import REQUEST

@@ -12,7 +12,7 @@ from support.access_keys import made_key
 from support.http_server import House, Serve
 from support.messages import has_message
 
-from callboard.actors.front.control.opening import open_hub
+from callboard.actors.front.control.methods import open_hub
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.control.own import StartRun
 from callboard.protocol.errors import Denied

@@ -12,8 +12,7 @@ import trio
 from support.agent_runs import Stage, at_work
 from support.mcp_guest import SOON, Client, Serve
 
-from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.service import ServiceOptions
+from callboard.actors.front.mcp_server.service import ServiceOptions, read_agents
 from callboard.actors.front.mcp_server.serving import serve_stdio
 
 

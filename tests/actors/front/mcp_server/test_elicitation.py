@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.front.mcp_server.call import answer, can_be_asked, form, takes_forms
+from callboard.actors.front.mcp_server.service import answer, can_be_asked, form, takes_forms
 from callboard.protocol.kernel.questions import Question, QuestionKind
 
 KINDS: list[QuestionKind] = ["choice", "text", "confirm", "checkbox"]

@@ -19,8 +19,7 @@ from support.messages import says
 from support.waiting import until
 
 import callboard.actors.front.mcp_server.asgi as asgi
-from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.service import ServiceOptions
+from callboard.actors.front.mcp_server.service import ServiceOptions, read_agents
 from callboard.actors.front.mcp_server.serving import serve_http
 from callboard.actors.io.http import sse
 from callboard.protocol.errors import ConfigError, UsageError

@@ -9,7 +9,7 @@ from support.agent_runs import Stage
 from support.mcp_guest import HELLO
 from support.messages import has_message, says
 
-from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.service import read_agents
 from callboard.actors.io.vault.vault import Vault
 from callboard.protocol.errors import InvalidFile, UsageError
 from callboard.protocol.settings import Settings, VaultSettings
@@ -36,16 +36,16 @@ async def test_an_agent_with_errors_is_left_out_and_told_unless_it_was_named(sta
     offers, problems = read_agents(stage.root)
     assert list(offers) == ["good"]
     assert len(problems) == 1
-    assert has_message(problems[0], "front.mcp_server.offers.read_agents", target="…bad")
+    assert has_message(problems[0], "front.mcp_server.service.read_agents", target="…bad")
     with pytest.raises(InvalidFile, match="nowhere"):
         read_agents(stage.root, ["good", "bad"])
 
 
 async def test_no_agent_at_all_is_told_with_what_to_do(stage: Stage) -> None:
-    with pytest.raises(UsageError, match=says("front.mcp_server.offers.read_agents.3")):
+    with pytest.raises(UsageError, match=says("front.mcp_server.service.read_agents.3")):
         read_agents(stage.root)
     stage.agent("start: nowhere\nnodes: {a: {type: end}}", name="bad")
-    with pytest.raises(UsageError, match=says("front.mcp_server.offers.read_agents", target="…bad")):
+    with pytest.raises(UsageError, match=says("front.mcp_server.service.read_agents", target="…bad")):
         read_agents(stage.root)
 
 
@@ -54,7 +54,7 @@ async def test_two_agents_of_one_name_are_told_apart_by_refusing_them(stage: Sta
     other = stage.config_dir / "one"
     other.mkdir()
     (other / "graph.yaml").write_text((one / "graph.yaml").read_text())
-    with pytest.raises(UsageError, match=says("front.mcp_server.offers.read_agents.2", name="one")):
+    with pytest.raises(UsageError, match=says("front.mcp_server.service.read_agents.2", name="one")):
         read_agents(stage.root, ["one", other])
 
 
@@ -101,4 +101,4 @@ async def test_a_graph_needs_no_prompt_and_names_its_state(stage: Stage) -> None
     assert offer.schema["required"] == []
     assert list(offer.schema["properties"]["state"]["properties"]) == ["mood", "secret"]
     assert "hunter2" not in str(offer.tool)
-    assert has_message(offer.tool["description"], "front.mcp_server.offers._offer", name="g")
+    assert has_message(offer.tool["description"], "front.mcp_server.service._offer", name="g")

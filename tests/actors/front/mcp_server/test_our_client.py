@@ -15,7 +15,7 @@ from support.mcp_guest import ASKER, HELLO, SLOW
 from support.waiting import until
 
 import callboard
-from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.service import read_agents
 from callboard.actors.front.mcp_server.serving import serve_http
 from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
 from callboard.actors.work.mcp.links.link import CallOrigin
@@ -26,7 +26,7 @@ from callboard.supervisors import Actor
 
 PROGRAM = """
 import sys, trio, callboard
-from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.service import read_agents
 from callboard.actors.front.mcp_server.serving import serve_stdio
 
 async def main():

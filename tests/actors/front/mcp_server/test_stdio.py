@@ -23,7 +23,7 @@ from support.messages import has_message
 from support.waiting import until
 
 import callboard.actors.io.outbox as stdio
-from callboard.actors.front.mcp_server.call import McpToolCall
+from callboard.actors.front.mcp_server.service import McpToolCall
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 LINES = {
@@ -201,7 +201,7 @@ def test_no_bytes_stop_the_server_from_answering(junk: list[bytes]) -> None:
 
 PROGRAM = """
 import os, sys, threading, trio, callboard
-from callboard.actors.front.mcp_server.offers import read_agents
+from callboard.actors.front.mcp_server.service import read_agents
 from callboard.actors.front.mcp_server.serving import serve_stdio
 
 async def main():

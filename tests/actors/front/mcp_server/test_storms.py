@@ -13,8 +13,7 @@ from support.agent_runs import Stage, at_work
 from support.mcp_guest import ASKER, META
 from support.waiting import until
 
-from callboard.actors.front.mcp_server.offers import read_agents
-from callboard.actors.front.mcp_server.service import Service, ServiceOptions
+from callboard.actors.front.mcp_server.service import Service, ServiceOptions, read_agents
 from callboard.actors.front.mcp_server.session import McpSession, ReplyChannel
 from callboard.protocol.jsonrpc import ErrorResponse, Request, Result, decode, encode_notification, encode_request
 from callboard.supervisors import Actor

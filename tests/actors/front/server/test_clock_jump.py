@@ -19,8 +19,8 @@ from support.http_server import House, Serve
 from support.waiting import until
 from support.wall_clock import jump
 
+from callboard.actors.front.access.credentials import KeySet, SignedTokens
 from callboard.actors.front.access.limits import RateLimiter
-from callboard.actors.front.access.signed import KeySet, SignedTokens
 from callboard.actors.front.control.logs.run_logs import list_logged_runs
 from callboard.actors.front.server.token_file import ServerFile, read_servers, write_server
 from callboard.protocol.errors import Unauthorized

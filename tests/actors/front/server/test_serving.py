@@ -111,7 +111,7 @@ async def test_case_105_it_does_not_serve_where_it_may_not(
             await HttpServer(ServeOptions(port=0)).serve(root, print)
     (tmp_path / "config" / "config.yaml").write_text("api: {enabled: true}\n")
     async with callboard.Root(config_dir=tmp_path / "config") as root:
-        with pytest.raises(UsageError, match=says("front.access.configuration.check_may_listen.3")):
+        with pytest.raises(UsageError, match=says("front.access.access_control.check_may_listen.3")):
             await HttpServer(ServeOptions(host="0.0.0.0", port=0)).serve(root, print)
     assert not (tmp_path / "state").exists()
 
@@ -123,7 +123,7 @@ async def test_without_the_extra_the_websocket_is_served_and_http_says_what_is_m
     async with serve() as house:
         response = await house.client.get("/v1/info")
         assert response.status_code == 501
-        assert has_message(response.text, "front.server.speaking")
+        assert has_message(response.text, "front.server.listener")
         assert house.served.http is False
 
 

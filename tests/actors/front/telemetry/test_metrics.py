@@ -8,14 +8,7 @@ from support.agent_runs import Stage
 from support.fake_models import Reply
 from support.traced import Traced
 
-from callboard.actors.front.telemetry.conventions import (
-    MOST_NAMES,
-    OPERATION,
-    OTHER,
-    TOKENS,
-    Instruments,
-    provider_and_model,
-)
+from callboard.actors.front.telemetry.spans import MOST_NAMES, OPERATION, OTHER, TOKENS, Instruments, provider_and_model
 from callboard.protocol.events import McpServerStarted, McpServerStopped
 from callboard.supervisors import Actor
 

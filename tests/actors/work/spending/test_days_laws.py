@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from support.postgres import Postgres, running
 
 from callboard.actors.front.cluster.membership import ClusterMembership, ClusterOptions
-from callboard.actors.front.cluster.spending import ClusterLedger
+from callboard.actors.front.cluster.shared_limits import ClusterLedger
 from callboard.actors.work.spending import days as module
 from callboard.actors.work.spending import ledger
 from callboard.actors.work.spending.accounts import Account, Amount, Hold, reserve

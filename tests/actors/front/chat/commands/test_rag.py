@@ -12,7 +12,7 @@ from support.messages import says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.execution import execute_line
-from callboard.actors.front.chat.opening import opened
+from callboard.actors.front.chat.methods import opened
 from callboard.actors.work.knowledge.embed import local
 from callboard.actors.work.models import weights
 from callboard.protocol.control.caller import Caller

@@ -14,7 +14,7 @@ from support.messages import says
 import callboard
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.execution import execute_line
-from callboard.actors.front.chat.opening import opened
+from callboard.actors.front.chat.methods import opened
 from callboard.protocol.control import chat as frames
 from callboard.protocol.errors import Conflict
 

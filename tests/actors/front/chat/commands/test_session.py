@@ -9,7 +9,7 @@ from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.execution import execute_line
-from callboard.actors.front.chat.opening import opened
+from callboard.actors.front.chat.methods import opened
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.runs.sessions.turn import StoredTurn
 from callboard.actors.work.agent.history import HEAD

@@ -1,38 +1,45 @@
-"""Route `/v1/chat/completions`: agents for clients of OpenAI's API."""
+"""Routes in OpenAI's format: chat completions, responses, and embeddings by the models of knowledge bases."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Send
 
 from .....protocol.agent import Agent
 from .....protocol.chat import Part, TextPart, Turn, UserTurn, parts_of
 from .....protocol.chat import Tool as ToolSpec
 from .....protocol.control.own import StartRun
 from .....protocol.control.things import RunInfo
-from .....protocol.errors import NotFound, ToolFailed, UsageError
+from .....protocol.errors import ConfigError, CredentialsError, NotFound, ToolFailed, UsageError
 from .....protocol.requests import Overrides, RunRequest
 from ....io.http.sse import event
 from ....runs.loading import NO_HOOKS, RunCallbacks
 from ....work.tools.tool import Tool
 from ...access.scopes import START
-from ...control.logs.reading import LoggedEvent
-from ..call import SSE, HttpCall, route
+from ...control.logs.files import LoggedEvent
+from ..call import SSE, HttpCall, reply, route
 from ..shapes.conversation import ClientCalls, ConversationRequest, asked
 from ..shapes.openai import (
     ChatCompletionProjection,
     ChatCompletionReply,
     ChatCompletionRequest,
     ChatMessage,
+    EmbeddingsReply,
+    EmbeddingsRequest,
     ToolOffered,
+    reply_of,
 )
 from ..shapes.responses import ResponseProjection, ResponseReply, ResponsesRequest, messages_of
-from ..streams import Say, run_and_reply
+from ..streams import Performed, Say, run_and_reply
+
+if TYPE_CHECKING:
+    from ....runs.root import Root
+
 
 _route = partial(route, tag="openai")
 
@@ -247,3 +254,32 @@ async def respond(call: HttpCall, body: ResponsesRequest) -> ASGIApp:
 def model_agent(model: str | None, instructions: str = "") -> Agent:
     """Return an agent that is a model by itself: no tools, no questions."""
     return Agent(name="model", model=model, instructions=instructions, can_ask_user=False)
+
+
+@route("POST", "/v1/embeddings", START, tag="openai", gives=EmbeddingsReply, errors=(404, 502))
+async def embed(call: HttpCall, body: EmbeddingsRequest) -> ASGIApp:
+    """Vectors of texts as OpenAI's; `model` is an embedding model."""
+    root = call.api.root
+    model = _full_name(root, body.model)
+    try:
+        await root.knowledge.embedders.prepare(model)
+        root.knowledge.embedders.check(model)
+    # Also a `ConfigError`. A missing key is a failure of this server (502), not an unknown model (404).
+    except CredentialsError:
+        raise
+    except ConfigError as error:
+        default = root.knowledge.default_model
+        raise NotFound(f"model: {error}; the embedding model of this server is {default}") from None
+
+    async def perform(send: Send) -> None:
+        rows, tokens = await root.embed(model, body.texts, call.caller.subject, dimensions=body.dimensions)
+        sent = reply_of(rows, body, body.model, tokens)
+        await reply(sent)(call.request.scope, call.request.receive, send)
+
+    return Performed(perform)
+
+
+def _full_name(root: Root, model: str) -> str:
+    """Return the full model name. Clients of OpenAI send the configured model's name without its provider."""
+    default = root.knowledge.default_model
+    return default if ":" not in model and model == default.partition(":")[2] else model
