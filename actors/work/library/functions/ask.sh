@@ -1,7 +1,7 @@
 # How bash asks a person through Callboard. Read by `prompt-utils.sh`, and part of the runner of bash tools.
 #
 # A question goes over the socket whose number is in CALLBOARD_ASK_FD, as `name=value` words that end with a NUL each,
-# after their number; the answer comes back the same way. See actors/work/tools/files/questions.py for the words.
+# after their number; the answer comes back the same way. See actors/work/tools/files/runner_protocol.py for the words.
 
 # _callboard_ask FIELD...: asks, and puts the answer into the array `_callboard_answer`.
 # Returns 1 when nobody answers, after saying why on stderr.
