@@ -30,7 +30,7 @@ Json = Any
 PROGRAMS = ("chromium-headless-shell", "chrome-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """The engine by itself comes first: it takes a third of the CPU of the whole program without its windows."""
 
-DEADLINE = 60.0
+DEADLINE = 240.0
 HANGS = 300.0
 """Seconds after which a command that the browser has not answered fails; a page that draws 100,000 events is busy."""
 KEEPER = Path(__file__).with_name("browser_keeper.py")

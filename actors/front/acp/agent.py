@@ -37,9 +37,10 @@ from ....protocol.version import VERSION
 from ...io.outbox import over_pipes, private_stdio
 from ...runs.loading import durable_by
 from ...runs.root import Root, played
+from ..control.hub import Method
 from ..control.logs.files import LoggedEvent
 from ..control.methods import open_hub
-from ..control.peer import ControlPeer, Method
+from ..control.peer import ControlPeer
 from ..control.requests import check_model
 from ..control.runs.live_run import HubOptions
 from .updates import Updates, chunk, replay

@@ -32,7 +32,8 @@ from ....protocol.settings.prelude import prelude_of
 from ...io.outbox import PeerClosed
 from ...io.secret_redaction import hidden
 from ...runs.sessions.names import as_id
-from ..control.peer import ControlPeer, Method
+from ..control.hub import Method
+from ..control.peer import ControlPeer
 from ..control.runs.running import check_owner
 from .chat import Chats
 from .clients import Given, Watcher

@@ -19,7 +19,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -42,7 +42,6 @@ from ...work.journal.pending_answers import run_of
 from .actors import HubActors
 from .logs.files import LoggedEvent
 from .logs.run_logs import RunLogs, order
-from .peer import Method
 from .requests import check_model, request_of
 from .resuming import Resuming
 from .runs.dormant import Dormant
@@ -81,6 +80,26 @@ CHECK_EVERY = 0.5
 
 END_WITHIN = 6.0
 """Seconds to write the remaining log lines at shutdown."""
+
+
+class Method(msgspec.Struct, frozen=True):
+    """JSON-RPC method with its structs and its handler.
+
+    Attributes:
+        params: struct of its parameters.
+        result: struct of its result.
+        call: called with the connection and the parameters; returns the result, an awaitable of the result, or
+            `Follow`.
+        long: true if the result may be long. The call then waits for room in the transport, and one API key runs only
+            a few such awaitables at a time.
+        notification: true if the method has no answer.
+    """
+
+    params: Any
+    result: Any
+    call: Callable[[Any, Any], Any]
+    long: bool = False
+    notification: bool = False
 
 
 class Hub:

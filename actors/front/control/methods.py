@@ -27,9 +27,9 @@ from ...io.directories import state_dir
 from ...runs.sessions.session_locks import Sessions
 from .actors import memory_of_process
 from .durable_runs import fork_run, rows_of, steps_of_run
-from .hub import END_WITHIN, Hub
+from .hub import END_WITHIN, Hub, Method
 from .logs.run_logs import RunLogs
-from .peer import ControlPeer, Follow, Method
+from .peer import ControlPeer, Follow
 from .requests import check_role
 from .run_records import call_of, calls_of, changes_of_run, restore_run
 from .runs.live_run import HubOptions

@@ -1,6 +1,6 @@
 """Control channel connection: a JSON-RPC peer (`io.peer`) that serves the methods of the hub and of ACP.
 
-Methods are data: `Method` names the structs of a method and its handler. The hub holds a table of them, and each
+Methods are data: `hub.Method` names the structs of a method and its handler. The hub holds a table of them, and each
 connection calls them. Each subscription is an actor below the connection's actor, and ends with the connection. A
 client that reads slowly delays only its own subscriptions, which fall behind and send `lagged`.
 
@@ -52,7 +52,7 @@ from .cluster import RELAYED
 if TYPE_CHECKING:
     from ....supervisors import Actor, Ref
     from ..access.access_control import AccessControl
-    from .hub import Hub
+    from .hub import Hub, Method
 
 
 class Follow(msgspec.Struct, frozen=True):
@@ -69,26 +69,6 @@ class Follow(msgspec.Struct, frozen=True):
     body: Callable[[], Awaitable[None]]
     id: str
     after: Callable[[], None] | None = None
-
-
-class Method(msgspec.Struct, frozen=True):
-    """JSON-RPC method with its structs and its handler.
-
-    Attributes:
-        params: struct of its parameters.
-        result: struct of its result.
-        call: called with the connection and the parameters; returns the result, an awaitable of the result, or
-            `Follow`.
-        long: true if the result may be long. The call then waits for room in the transport, and one API key runs only
-            a few such awaitables at a time.
-        notification: true if the method has no answer.
-    """
-
-    params: Any
-    result: Any
-    call: Callable[[Any, Any], Any]
-    long: bool = False
-    notification: bool = False
 
 
 MOST_SUBSCRIPTIONS = 1024

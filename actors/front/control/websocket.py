@@ -41,12 +41,12 @@ from ....protocol.errors import CallboardError, Denied, NotFound, Saturated, Una
 from ...io.http.headers import joined
 from ...io.outbox import Outbox, PeerClosed, Unread
 from ...io.secret_redaction import hidden
-from .peer import LARGEST, MAX_FRAME, SMALLEST, ControlPeer, Method
+from .peer import LARGEST, MAX_FRAME, SMALLEST, ControlPeer
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
     from ..access.access_control import AccessControl
-    from .hub import Hub
+    from .hub import Hub, Method
 
 PATHS = ("/ws", "/acp")
 SUBPROTOCOL = "callboard.v1"
@@ -64,7 +64,7 @@ _STATUS: tuple[tuple[type[CallboardError], int], ...] = (
     (Saturated, 503),
 )
 
-Methods: TypeAlias = Callable[[ControlPeer], Mapping[str, Method]]
+Methods: TypeAlias = Callable[[ControlPeer], Mapping[str, "Method"]]
 
 _BROKEN = (trio.BrokenResourceError, trio.ClosedResourceError)
 
