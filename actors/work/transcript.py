@@ -24,7 +24,7 @@ class Record(msgspec.Struct, kw_only=True):
         turns: number of model replies.
         tool_calls: number of executed tool calls, successful or not.
         children: the agents that it spawned, in order.
-        failures: failures after which it continued although no author has accepted them (see `graph.execute`), in
+        failures: failures after which it continued although no author has accepted them (see `graph.node_exit`), in
             order.
     """
 

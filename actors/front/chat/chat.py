@@ -100,7 +100,7 @@ class Chat:
         terms: limits and approvals for all its runs, as in `StartRun`.
         remembers: whether the conversation outside of sessions has a memory. A macro's own conversation has none: each
             of its prompts is independent, as in Loki.
-        stores: whether the conversation outside of sessions is stored for `reopening`.
+        stores: whether the conversation outside of sessions is stored, so that the chat can be reopened.
     """
 
     def __init__(self, hub: Hub, owner: str, among: Chats | None = None) -> None:

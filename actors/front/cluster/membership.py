@@ -179,7 +179,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tables: version of the tables.
         known: version that this program uses.
-        queued, oldest, takeovers, fenced: as in `queries.Figures`.
+        queued, oldest, takeovers, fenced: as in `queries.ClusterFigures`.
     """
 
     tables: int

@@ -156,7 +156,7 @@ class Placing:
     async def play(self, request: RunRequest, me: Actor, part: SeparatePart) -> Outcome:
         """Execute a part remotely and return its outcome; `request` is the request of the whole run.
 
-        See `work.context.RunsElsewhere`.
+        See `work.context.RemoteParts`.
         """
         run = me.stream.run
         kept = self._root.kept.get(run)

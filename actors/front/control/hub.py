@@ -298,7 +298,7 @@ class Hub:
         return info
 
     async def read_run(self, caller: Caller, run: str) -> RunInfo:
-        """Return a run like `get`, but read state that another process may have changed in a worker thread."""
+        """Return a run like `get`. Files that another process may have changed are read in a worker thread."""
         past = self.logs.past.get(run)
         if run in self.running.live or (past is not None and past.over):
             return self.get(caller, run)

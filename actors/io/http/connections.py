@@ -208,7 +208,7 @@ class Connections:
         return connection
 
     async def tunnel(self, host: str, port: int) -> Wire:
-        """Return a raw connection through the proxy that https would use. The caller closes it.
+        """Return a raw connection through the proxy that https would use, or without one. The caller closes it.
 
         Raises:
             httpx.ConnectError, httpx.ProxyError: it can't be opened.

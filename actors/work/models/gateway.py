@@ -203,7 +203,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     def known_window(self, model: str = "") -> int | None:
         """Return the context window for display: from the settings, else from the price table if it is loaded.
 
-        This never blocks. Before the table is loaded it returns None; see `looked_up_window`.
+        This never blocks. Before the table is loaded it returns None; see `load_window`.
         """
         model = model or self.choice().model
         found = self.window(model)

@@ -23,7 +23,7 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def split_host(text: str) -> tuple[str, int]:
-    """Return the host and the port of a text from `host_and_port`."""
+    """Return the host and the port of a text from `host_and_port`; 80 if it has none."""
     name, ports = _parts(text)
     return name, ports[0]
 

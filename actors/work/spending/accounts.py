@@ -7,7 +7,7 @@ Accounts form a tree. The limit of each account covers the spending of all accou
 Above the run of a server, there can be the day of its subject, and the day of the server; see `days`.
 
 Before a request is sent, its upper bound is reserved in its own account and in all above it (`Account.hold`). After the
-request, the actual amount replaces the reservation (`Hold.settle`). A request is sent if the sum of spending and
+request, the actual amount replaces the reservation (`Hold.spend`). A request is sent if the sum of spending and
 reservations is below the limit. So an account never exceeds its limit by more than the upper bound of one request. If
 reservations fill the account but spending alone has not reached the limit, a request waits until others are settled,
 first come, first served.

@@ -255,7 +255,9 @@ class RunLogs:
         await trio.to_thread.run_sync(_remove, [self.directory / run for run in too_many])
 
     async def prune_if_many(self) -> None:
-        """Delete old runs of a process that did not scan the directory, if clearly more than the limit exist.
+        """Delete the oldest settled runs of all processes if the directory has clearly more than the limit.
+
+        For a process that did not scan the directory.
 
         A scan would cost such a program a tenth of a second, so it first counts the entries only.
         """

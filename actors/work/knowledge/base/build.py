@@ -219,7 +219,7 @@ class _Build:
             self.unreadable.append(no_unicode(source.source))
             return
         known = self._start.known.get(source.source)
-        # An empty digest (see `work.begin`) means that the source must be split again, although it is unchanged.
+        # An empty digest (see `begin`) means that the source must be split again, although it is unchanged.
         if known is not None and known.digest and same_stamp(known, source):
             self._count(known)
             return
@@ -679,7 +679,7 @@ def finish(work: BuildWork, number: int, dimension: int) -> Iterator[tuple[int, 
         ),
     )
     target = layout.generation(number)
-    # From this rename on the generation is complete: after a kill, `BaseLayout.settle` makes it current.
+    # From this rename on the generation is complete: after a kill, `BaseLayout.complete_swap` makes it current.
     home.rename(target)
     layout.swap(number)
     layout.drop_work()

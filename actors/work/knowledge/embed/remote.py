@@ -92,7 +92,7 @@ class Post(msgspec.Struct, frozen=True):
 
 
 class ModelClient:
-    """Client of one model.
+    """Client of one embedding or rerank model.
 
     Args:
         model: id of the model.

@@ -65,7 +65,9 @@ class Walk:
         self._kernel = _devices(_KERNEL) - _devices(("/",))
 
     def named(self, root: str, target: str) -> list[WalkedFile]:
-        """Return all files that a path names: a file, the files of a directory, or the matches of a glob.
+        """Add the files that a path names: a file, the files of a directory, or the matches of a glob.
+
+        Return all files that this walk has found so far. A path without a file is an entry with a `problem`.
 
         Args:
             root: directory that `target` is relative to.

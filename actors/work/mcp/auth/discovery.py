@@ -138,7 +138,7 @@ class _Search:
 
     @property
     def all_absent(self) -> bool:
-        """True if every unsuccessful address has answered 404."""
+        """True if addresses were asked without success, and all of them answered 404."""
         return 0 < len(self.seen) == self.absent
 
     async def first(self, issuers: tuple[str, ...]) -> AuthorizationServer:

@@ -28,7 +28,7 @@ class Price:
 
     @cached_property
     def tariff(self) -> Tariff | None:
-        """Tariff, or None for a model without a known price. Call `looked_up` first, since the lookup may block."""
+        """Tariff, or None for a model without a known price. Await `load` first: the table is read in a thread."""
         return self._look_up()
 
     async def load(self) -> None:

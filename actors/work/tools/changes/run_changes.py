@@ -314,7 +314,7 @@ def steps_of(store: ChangeStore, runs: Collection[str], since: int) -> dict[str,
 
 
 def undo_changes(store: ChangeStore, runs: Collection[str], since: int) -> Restored:
-    """Undo the changes; see `of_runs.restore`."""
+    """Undo the changes; see `restore`."""
     report = Restored(restored=[], left=[])
     tasks = []
     for steps in steps_of(store, runs, since).values():
