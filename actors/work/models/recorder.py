@@ -1,7 +1,7 @@
 """Model call recorder: the request and the reply of each model call of a run, as lines of JSON.
 
-A run has a recorder or none (`RunCallbacks.recorder`). The gateway passes it to each `GatewayCall`, which checks for it twice
-per try and once at the end. So a run without a recorder pays for three attribute look-ups.
+A run has a recorder or none (`RunCallbacks.recorder`). The gateway passes it to each `GatewayCall`, which checks for it
+twice per try and once at the end. So a run without a recorder pays for three attribute look-ups.
 
 The lines are in the order of events:
 
