@@ -85,6 +85,20 @@ class Window:
         """The exit code of the program, once it has ended."""
         return await trio.to_thread.run_sync(self._terminal.ended)
 
+    async def leave(self) -> int:
+        """Presses Ctrl-D; the exit code of the program.
+
+        A chat refuses to end until it has heard of the end of a turn, whose text is on the screen before that.
+        """
+        presses = 0
+        with trio.move_on_after(PATIENCE):
+            while self._terminal.alive:
+                if presses <= "\n".join(self.lines()).count("wait for its end, or interrupt it"):
+                    presses += 1
+                    self.press("C-d")
+                await trio.sleep(0.1)
+        return await self.ended()
+
     def close(self) -> None:
         """Ends the program if it has not."""
         if hasattr(self, "_terminal"):

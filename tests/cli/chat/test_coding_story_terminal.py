@@ -150,12 +150,10 @@ async def test_a_bug_is_found_mended_undone_redone_and_committed_and_the_chat_co
     await _interrupts_and_steers(partner)
     await _has_two_agents_look(partner)
     await _is_compacted(partner)
-    wide.press("C-d")
-    assert await wide.ended() == 0
+    assert await wide.leave() == 0
     wide.start(["--continue"], environ)
     await _continues(partner)
-    wide.press("C-d")
-    assert await wide.ended() == 0
+    assert await wide.leave() == 0
 
 
 async def _finds_and_mends(partner: Partner, repo: Path) -> None:

@@ -54,8 +54,7 @@ async def test_completion_says_what_commands_do_and_ctrl_c_drops_the_line_then_s
     await window.shows("To leave, press Ctrl-D")
     window.press("still here", "Enter")
     await window.shows("\nok")
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
 
 
 def test_without_a_terminal_it_says_how_to_give_a_prompt(callboard: Callable[..., Ended]) -> None:
@@ -71,8 +70,7 @@ async def test_lines_of_earlier_chats_are_recalled_at_the_first_prompt(
     await window.shows(fragment("cli.chat.conversation.ChatConversation._open"))
     window.press("remember me", "Enter")
     await window.shows("\nok")
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
     later = Window()
     try:
         start(later, fake_model, tmp_path)
@@ -98,8 +96,7 @@ async def test_without_streaming_an_answer_comes_as_a_whole(
         while "more end" not in (text := "\n".join(window.lines())):
             assert "begin" not in text
             await trio.sleep(0.05)
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
 
 
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {}], ids=["NO_COLOR", "colours"])

@@ -29,8 +29,7 @@ async def test_the_first_screen_says_what_the_assistant_can_do_and_it_works_on_f
     window.press("what is wrong with median?", "Enter")
     await window.shows("It takes the first number.\n\nassistant>")
     assert "sorted(numbers)[0]" in str(fake_model.requests[-1].json["messages"][-1])
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
 
 
 @pytest.mark.parametrize("line", [["--no-tools"], ["chat", "--no-tools"], ["loki"]])
@@ -42,8 +41,7 @@ async def test_without_tools_a_model_answers_alone(
     window.press("hello", "Enter")
     await window.shows("\nok\n\nmodel>")
     assert "tools" not in fake_model.requests[-1].json
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
 
 
 async def test_a_chat_is_continued_another_day_by_its_directory_or_from_a_list(
@@ -58,15 +56,13 @@ async def test_a_chat_is_continued_another_day_by_its_directory_or_from_a_list(
     await window.shows("\nassistant>")
     window.press("what is wrong with median?", "Enter")
     await window.shows("It takes the first number.\n\nassistant>")
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
     window.start(["-c"], environ)
     await window.shows("> what is wrong with median?\nIt takes the first number.\n\nassistant>")
     window.press("where?", "Enter")
     await window.shows("In line 2.\n\nassistant>")
     assert len(fake_model.requests[-1].json["messages"]) == 4
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
     wide.start(["--resume"], environ)
     await wide.shows("Which chat?")
     await wide.shows("what is wrong with median?")
@@ -75,5 +71,4 @@ async def test_a_chat_is_continued_another_day_by_its_directory_or_from_a_list(
     await wide.shows("In line 2.\n\nassistant>")
     wide.press("why?", "Enter")
     await wide.shows("Because it is sorted.\n\nassistant>")
-    wide.press("C-d")
-    assert await wide.ended() == 0
+    assert await wide.leave() == 0

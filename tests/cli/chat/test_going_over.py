@@ -65,8 +65,7 @@ async def test_it_shows_what_was_said_there_in_order_and_goes_back(
     await wide.until(lambda lines: "My own answer." in "\n".join(behind(f"now in {mine}", lines)))
     listed: list[dict[str, Any]] = (await client.result("_chat/list"))["chats"]
     assert {each["chat"] for each in listed} == {mine, other}
-    wide.press("C-d")
-    assert await wide.ended() == 0
+    assert await wide.leave() == 0
 
 
 async def test_a_run_that_is_under_way_goes_on_where_it_is_and_tells_nothing_here(

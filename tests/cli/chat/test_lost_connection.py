@@ -37,8 +37,7 @@ async def wire(
         window.press("1", "Enter")
         await window.shows("= Yes, once")
         yield wire, house
-        window.press("C-d")
-        assert await window.ended() == 0
+        assert await window.leave() == 0
 
 
 async def test_is_sent_when_there_is_another_one(

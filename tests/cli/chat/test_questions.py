@@ -63,8 +63,7 @@ async def test_a_question_on_an_empty_line_takes_the_keys(
     await window.shows("as you like")
     assert sum("= No" in line for line in window.lines()) == 1
     assert not any("answered by" in line for line in window.lines())
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
 
 
 async def test_commands_that_look_work_while_a_permission_is_asked_and_are_no_answer(
@@ -88,8 +87,7 @@ async def test_commands_that_look_work_while_a_permission_is_asked_and_are_no_an
     window.press(" *", "Enter")
     await window.shows("as you like")
     assert any("= Yes, always here: echo one *" in line for line in window.lines())
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
 
 
 async def test_a_refusal_is_shown_as_one_with_its_reason(
@@ -105,8 +103,7 @@ async def test_a_refusal_is_shown_as_one_with_its_reason(
     await window.shows("as you like")
     assert any("refused: use fs_ls" in line for line in window.lines())
     assert not any("FAILED" in line for line in window.lines())
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
 
 
 async def test_what_was_typed_while_a_question_was_out_of_sight_is_no_answer_to_it(
@@ -193,5 +190,4 @@ async def test_a_long_list_that_a_command_shows_is_searched_by_typing(
     window.press("Enter")
     await window.shows("= fake:large-one")
     await window.until(lambda lines: lines[-1].startswith("large-one>"))
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0

@@ -48,8 +48,7 @@ async def test_a_chat_asks_once_with_what_would_be_loaded(
     assert (RULE in str(fake_model.requests[0].json)) == told
     await window.until(lambda lines: any(line == "ok" for line in lines))
     assert "until you trust" not in "\n".join(window.lines())
-    window.press("C-d")
-    assert await window.ended() == 0
+    assert await window.leave() == 0
     second = Window()
     try:
         start(second, fake_model, tmp_path)
@@ -62,7 +61,6 @@ async def test_a_chat_asks_once_with_what_would_be_loaded(
             second.press(".cost", "Enter")
             await second.shows("chat  $0")
             assert "Load them?" not in "\n".join(second.lines())
-        second.press("C-d")
-        assert await second.ended() == 0
+        assert await second.leave() == 0
     finally:
         second.close()

@@ -36,8 +36,7 @@ async def test_it_is_seen_by_clients_of_its_server_and_by_another_terminal_and_e
     lines = first.lines()
     assert sum("from the other side" in line for line in lines) == 1
     assert sum("the page:" in line for line in lines) == 1
-    first.press("C-d")
-    assert await first.ended() == 0
+    assert await first.leave() == 0
     assert is_over(url, tmp_path)
     await second.shows(fragment("cli.chat.conversation.ChatConversation._end_if_closed"))
     assert await second.ended() == 0
@@ -85,5 +84,4 @@ async def test_attach_alone_is_the_only_chat_and_of_several_a_list(
         await client.result("_chat/close", chat=other)
         window.start(["chat", "--attach"], environment)
         await window.shows("lists commands")
-        window.press("C-d")
-        assert await window.ended() == 0
+        assert await window.leave() == 0
