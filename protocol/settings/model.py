@@ -15,7 +15,7 @@
 The keys are Loki's. Every scalar may also be set by the environment as `CALLBOARD_<KEY>` or `LOKI_<KEY>`, which
 overrides the file. `${NAME}` and `${NAME:-default}` in a value are replaced by the environment variable NAME. So is
 `{{NAME}}`, except in texts of clients. There it is unchanged, a secret that is inserted when the client is used
-(`models/secret_interpolation`), so that `Settings` never contains secrets of the vault. Keys that Callboard does not
+(`models/providers`), so that `Settings` never contains secrets of the vault. Keys that Callboard does not
 use yet are stored in `Settings.other`; unknown keys cause warnings.
 """
 

@@ -1,7 +1,7 @@
 """Todo list of an agent, stored outside of its conversation so that no summary can lose it.
 
 A session keeps it from turn to turn. The list belongs to the agent's conversation, which answers its tool calls
-(`engine/conversation/families`). The conversation checks `incomplete` when the model claims to be done, and sends
+(`engine/conversation/decider`). The conversation checks `incomplete` when the model claims to be done, and sends
 `render()` when the model continues.
 """
 

@@ -15,7 +15,7 @@ changes a `deny`. `ask` is a question to a person (see `supervisors.escalation`)
 person, the call is refused and the model receives the reason. A command or program that would run is displayed in full,
 or not run.
 
-Paths that no process in the run's sandbox may change (`sandbox.unchangeable`: git's directory, startup files of the
+Paths that no process in the run's sandbox may change (`sandbox.protected_paths`: git's directory, startup files of the
 user's programs) need a question of their own before a built-in tool changes them. `--yes`, `--allow`, rules, hooks and
 earlier answers do not replace that question.
 
