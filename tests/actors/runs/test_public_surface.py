@@ -155,7 +155,7 @@ DEFERRING = [
     path.relative_to(ROOT)
     for folder in ("actors", "protocol", "supervisors", "cli")
     for path in sorted((ROOT / folder).rglob("*.py"))
-    if "\n    defer(\n" in path.read_text()
+    if "\n    defer(" in path.read_text()
 ]
 """Files whose annotations name types that are imported when they are read."""
 
