@@ -18,6 +18,14 @@ def test_columns_are_as_wide_as_they_look() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "width"), [("\u26a0\ufe0f x", 4), ("\U0001f1e9\U0001f1ea", 2), ("a\u200bb", 2), ("\u2764\ufe0f", 2)]
+)
+def test_flags_emoji_and_characters_without_width_take_the_columns_of_a_terminal(text: str, width: int) -> None:
+    assert width_of(text) == width
+    assert columns([(text, "1"), ("x" * width, "2")]) == [f"  {text}  1", f"  {'x' * width}  2"]
+
+
+@pytest.mark.parametrize(
     ("width", "shown"), [(80, "日本語  2"), (9, "日本語  2"), (8, "日本語 …"), (6, "日本…"), (5, "日本…")]
 )
 def test_on_a_terminal_no_line_is_wider_than_that(monkeypatch: pytest.MonkeyPatch, width: int, shown: str) -> None:
