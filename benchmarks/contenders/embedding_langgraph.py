@@ -33,4 +33,5 @@ async def at_once(n: int) -> float:
 
 
 if __name__ == "__main__":
-    serve({"at_once": lambda n: asyncio.run(at_once(n))})
+    with asyncio.Runner() as runner:  # one loop for all rounds: langchain-openai caches an HTTP client for the process
+        serve({"at_once": lambda n: runner.run(at_once(n))})
