@@ -341,9 +341,10 @@ class Actor(Generic[M]):
         request, self._in_hand = self._in_hand, None
         if request is None:
             raise RuntimeError("the message in hand was told, not asked: there is nothing to answer")
-        if self.lent is None:
-            self.lent = set()
-        self.lent.add(request)
+        if request.waits:  # else the sender was cancelled before this actor received it, and nothing would remove it
+            if self.lent is None:
+                self.lent = set()
+            self.lent.add(request)
         return request
 
     def tell_later(self, seconds: float, message: M) -> Timer:

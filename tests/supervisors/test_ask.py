@@ -221,6 +221,24 @@ async def test_14_requests_can_be_answered_later_in_any_order(root: Root) -> Non
     assert replies == {number: number * 2 for number in range(1000)}
 
 
+async def test_14_a_request_whose_asker_was_cancelled_before_it_was_received_is_not_kept(root: Root) -> None:
+    go = trio.Event()
+
+    async def body(me: Actor) -> None:
+        await go.wait()
+        async for _ in me:
+            assert not me.take_request().waits
+            assert not me.lent
+
+    ref = root.spawn(body)
+    with trio.move_on_after(0.1) as scope:
+        await ref.ask(Note("?"))
+    assert scope.cancelled_caught
+    go.set()
+    await wait_all_tasks_blocked()
+    assert ref.state != "failed"
+
+
 async def test_14_requests_taken_and_not_answered_fail_when_the_actor_ends(root: Root) -> None:
     async def body(me: Actor) -> None:
         for _ in range(3):
