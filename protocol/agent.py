@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from .chat import ReasoningEffort, ThinkingBudget
+from .chat import Models, ReasoningEffort, ThinkingBudget
 from .graph.model import (
     INJECT_SKILLS,
     NO_JOBS,
@@ -26,15 +26,13 @@ from .graph.model import (
     Seconds,
     Variable,
 )
-from .model_names import Models
-from .no_effect import no_effect
 from .permissions import Permissions
 from .place import PLACE, Place
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .repeats import OnUnknown
 from .sandbox import OWN, Own
-from .schema import schema_of
+from .schema import no_effect, schema_of
 from .source import Source, parse_mapping
 from .tree import Path
 

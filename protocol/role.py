@@ -34,15 +34,13 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from .chat import ReasoningEffort, ThinkingBudget
+from .chat import Models, ReasoningEffort, ThinkingBudget
 from .errors import UsageError
 from .front_matter import Parted, parted
 from .graph.model import INJECT_SKILLS, SKILL_INSTRUCTIONS, Count
-from .model_names import Models
-from .no_effect import no_effect
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
-from .schema import schema_of
+from .schema import no_effect, schema_of
 from .source import Source, parse_mapping
 from .tree import Mapping
 

@@ -25,10 +25,10 @@ import msgspec
 from msgspec import Meta
 
 from .front_matter import parted
-from .no_effect import no_effect
 from .others_names import patterns_in
 from .problems import Problem, Severity, errors_in
 from .reading import Reading, in_file_order
+from .schema import no_effect
 from .source import Source, parse_mapping
 
 FILE = "SKILL.md"

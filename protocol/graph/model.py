@@ -17,16 +17,14 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
-from ..chat import ReasoningEffort, ThinkingBudget
+from ..chat import Models, ReasoningEffort, ThinkingBudget
 from ..languages import Language
 from ..mcp.config import ToolMode
-from ..model_names import Models
-from ..no_effect import no_effect
 from ..permissions import Permissions
 from ..place import PLACE, Place
 from ..repeats import OfScript, OnUnknown
 from ..sandbox import OWN, Own
-from ..schema import by_tag, by_type, schema_of
+from ..schema import by_tag, by_type, no_effect, schema_of
 from ..source import Source
 
 _SEVERAL_STARTS = "name one node here; several run at once as the `next: [a, b]` of that node."

@@ -11,9 +11,8 @@ from functools import lru_cache
 
 import msgspec
 
-from ..cursor import Cursor
 from ..problems import Problem, did_you_mean, errors_in
-from ..reading import YAML_ERROR, Reading, in_file_order
+from ..reading import YAML_ERROR, Cursor, Reading, in_file_order
 from ..source import Source, parse_mapping
 from ..tree import Mapping, Path, Scalar, describe
 from .model import NODE_TYPES, AnyNode, Graph

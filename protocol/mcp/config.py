@@ -20,9 +20,9 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import ConfigError, UsageError
-from ..no_effect import no_effect
 from ..problems import Problem, did_you_mean, errors_in
 from ..references import Secrets, expanded
+from ..schema import no_effect
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 Share: TypeAlias = Literal["pool", "per-run", "per-agent", "never"]

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from ..cursor import Cursor
 from ..problems import Problem, errors_in
-from ..reading import YAML_ERROR, Reading, in_file_order
+from ..reading import YAML_ERROR, Cursor, Reading, in_file_order
 from ..references import REFERENCE
 from ..schema import schema_of
 from ..tree import Entry, Mapping, Node, Scalar, Sequence, describe, is_null, plain

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import inspect
 
 from ..mcp.config import PoolSettings
-from ..no_effect import why_without_effect
 from ..problems import Problem
 from ..reading import fields_of
+from ..schema import why_without_effect
 from ..source import Source
 from ..tree import Path, dotted
 from .model import Settings

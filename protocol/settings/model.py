@@ -26,11 +26,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from ..chat import ReasoningEffort, ThinkingBudget
+from ..chat import DefaultModels, ReasoningEffort, ThinkingBudget
 from ..hooks import GroupsByEvent
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
-from ..model_names import DefaultModels
 from ..permissions import Permissions
 from ..sandbox import Profile, UserSandbox
 from .api import ApiSettings

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from ..cursor import Cursor
 from ..environment import variable_value
 from ..problems import Problem, did_you_mean
-from ..reading import Field, Reading, fields_of, in_file_order
+from ..reading import Cursor, Field, Reading, fields_of, in_file_order
 from ..references import REFERENCE, expanded, of_environment
 from ..schema import as_read
 from ..source import Source, parse_mapping

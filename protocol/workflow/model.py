@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Meta
 
-from ..chat import Role
-from ..model_names import Models
+from ..chat import Models, Role
 from ..schema import by_tag
 from ..source import Source
 from ..tree import Path

@@ -1,6 +1,6 @@
 """Every key that a reader accepts is read by the program at run time, or told as one without effect.
 
-`attribute_reads.Probe` says which fields are read; `protocol.no_effect` marks those that are told.
+`attribute_reads.Probe` says which fields are read; `protocol.schema` marks those that are told.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from callboard.protocol import agent, knowledge_file
 from callboard.protocol.agent import read_agent
 from callboard.protocol.graph import model as graph
 from callboard.protocol.mcp import config as mcp
-from callboard.protocol.no_effect import no_effect, why_without_effect
+from callboard.protocol.schema import no_effect, why_without_effect
 from callboard.protocol.settings import WITHOUT_EFFECT, Settings, api, read_settings, vault, without_effect
 from callboard.protocol.settings import keys as settings_keys
 from callboard.protocol.settings import model as settings

@@ -18,8 +18,7 @@ from ....protocol.control.durable import Rows
 from ....protocol.control.things import Row, RunInfo, Step
 from ....protocol.decoding import decode_json
 from ....protocol.errors import NotFound, Unsupported, UsageError
-from ....protocol.journal import decode
-from ....protocol.journal_as_json import row_as_json
+from ....protocol.journal import decode, row_as_json
 from ...io.directories import journal_dir
 from ...io.imports import imported
 from .requests import check_model

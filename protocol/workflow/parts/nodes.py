@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from ...chat import Role
-from ...model_names import models_of
+from ...chat import Role, models_of
 from ...problems import did_you_mean
 from ...tree import Mapping, Node, Scalar, Sequence, describe, plain
 from ..agents import (

@@ -19,9 +19,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec import inspect
 
-from ...cursor import Cursor
 from ...problems import did_you_mean
-from ...reading import Reading
+from ...reading import Cursor, Reading
 from ...source import Source
 from ...tree import Entry, Mapping, Node, Path, Scalar, describe, dotted
 from ..dialect import Dialect, Known

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from .....protocol.model_names import models_of
+from .....protocol.chat import models_of
 from .....protocol.problems import Problem
 from .....protocol.workflow.agents import Retry
 from .....protocol.workflow.edges import Always, Edge, RegexExtract
