@@ -33,8 +33,8 @@ from .reading import Reading, in_file_order
 from .repeats import OnUnknown
 from .sandbox import OWN, Own
 from .schema import no_effect, schema_of
-from .source import Source, parse_mapping
 from .tree import Path
+from .yaml_tree import Source, parse_mapping
 
 Texts: TypeAlias = tuple[str, ...]
 

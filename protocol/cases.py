@@ -31,8 +31,8 @@ from msgspec import Meta
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .schema import schema_of
-from .source import Source, parse_mapping
 from .tree import Path
+from .yaml_tree import Source, parse_mapping
 
 LIKE = ("equals", "contains", "lacks", "matches", "one_of", "at_least", "at_most")
 """Keys of a mapping that is a condition instead of a literal value."""

@@ -21,7 +21,7 @@ from .languages import Language
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .schema import schema_of
-from .source import parse_mapping
+from .yaml_tree import parse_mapping
 
 
 class KnowledgeFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,9 +21,9 @@ from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean, slip_of, suggestion
 from ...protocol.settings import Settings
-from ...protocol.source import Source, parse_mapping
 from ...protocol.tree import Path as Keys
 from ...protocol.tree import plain
+from ...protocol.yaml_tree import Source, parse_mapping
 from ..io.file_fingerprints import record_read
 from ..io.settings import load_settings
 from ..io.tenancy import environ

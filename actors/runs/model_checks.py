@@ -15,8 +15,8 @@ import msgspec
 import trio
 
 from ...protocol.chat import ChatRequest, Delta, UserTurn, models_of
+from ...protocol.environment import SECRET
 from ...protocol.errors import CallboardError, ConfigError, TimedOut
-from ...protocol.references import SECRET
 from ...protocol.settings import ClientSettings, ModelSettings, Settings
 from ..work.models import providers
 from ..work.models.catalog import ModelCatalog

@@ -26,10 +26,10 @@ import msgspec
 import trio
 
 from ...protocol.chat import TextPart, ToolTurn, Turn
+from ...protocol.environment import of_environment
 from ...protocol.mcp.config import McpConfig, Server
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.problems import Problem
-from ...protocol.references import of_environment
 from .opening_instructions import ListedSkill, OpeningInstructions, Wish
 from .playback import OutsideEffect, done
 from .skills import FoundSkill, FoundSkills, chosen, narrowed

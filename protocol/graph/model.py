@@ -25,7 +25,7 @@ from ..place import PLACE, Place
 from ..repeats import OfScript, OnUnknown
 from ..sandbox import OWN, Own
 from ..schema import by_tag, by_type, no_effect, schema_of
-from ..source import Source
+from ..yaml_tree import Source
 
 _SEVERAL_STARTS = "name one node here; several run at once as the `next: [a, b]` of that node."
 """Hint for a list in place of one node."""

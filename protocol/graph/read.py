@@ -13,8 +13,8 @@ import msgspec
 
 from ..problems import Problem, did_you_mean, errors_in
 from ..reading import YAML_ERROR, Cursor, Reading, in_file_order
-from ..source import Source, parse_mapping
 from ..tree import Mapping, Path, Scalar, describe
+from ..yaml_tree import Source, parse_mapping
 from .model import NODE_TYPES, AnyNode, Graph
 
 SUPPORTED_VERSIONS = ("1.0",)

@@ -19,9 +19,9 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from ..environment import Secrets, expanded
 from ..errors import ConfigError, UsageError
 from ..problems import Problem, did_you_mean, errors_in
-from ..references import Secrets, expanded
 from ..schema import no_effect
 
 Transport: TypeAlias = Literal["stdio", "http", "sse"]

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from ..environment import REFERENCE
 from ..problems import Problem, errors_in
 from ..reading import YAML_ERROR, Cursor, Reading, in_file_order
-from ..references import REFERENCE
 from ..schema import schema_of
 from ..tree import Entry, Mapping, Node, Scalar, Sequence, describe, is_null, plain
 from . import jsonc

@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..source import parse_mapping
 from ..tree import Entry, Mapping, dotted
+from ..yaml_tree import parse_mapping
 
 if TYPE_CHECKING:
     from ..reading import Cursor, Reading

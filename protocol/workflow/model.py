@@ -17,8 +17,8 @@ from msgspec import Meta
 
 from ..chat import Models, Role
 from ..schema import by_tag
-from ..source import Source
 from ..tree import Path
+from ..yaml_tree import Source
 from .agents import Loose, MemoryUse, Reflection, Retry, Skills, Store, Tooling
 from .dialect import STANDARD, Dialect, Mode
 from .edges import AtLeastOne, Edge, Id, Texts

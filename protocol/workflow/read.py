@@ -17,8 +17,8 @@ import msgspec
 
 from ..problems import Problem, errors_in
 from ..reading import in_file_order
-from ..source import Source, parse_mapping
 from ..tree import Entry, Mapping, Node, plain
+from ..yaml_tree import Source, parse_mapping
 from .dialect import DIALECTS, STANDARD, Dialect, Known, Load, Mode
 from .edges import Edge, Id
 from .lint import Lint

@@ -21,8 +21,8 @@ from callboard.protocol.graph import model as graph
 from callboard.protocol.mcp import config as mcp
 from callboard.protocol.schema import no_effect, why_without_effect
 from callboard.protocol.settings import WITHOUT_EFFECT, Settings, api, read_settings, vault, without_effect
-from callboard.protocol.settings import keys as settings_keys
 from callboard.protocol.settings import model as settings
+from callboard.protocol.settings import read as settings_reader
 from callboard.protocol.workflow import agents as workflow_agents
 from callboard.protocol.workflow import edges as workflow_edges
 from callboard.protocol.workflow import model as workflow
@@ -105,7 +105,7 @@ def test_no_key_that_is_told_is_read() -> None:
 
 
 def test_every_setting_is_read_by_the_program_or_told() -> None:
-    kept = set(settings_keys.KEPT)
+    kept = set(settings_reader.KEPT)
     silent = sorted(key for key in kept - set(WITHOUT_EFFECT) if key not in probe().texts)
     assert silent == []
     assert sorted(set(WITHOUT_EFFECT) - kept) == []

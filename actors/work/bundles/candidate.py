@@ -19,6 +19,7 @@ import msgspec
 import trio
 
 from ....protocol.agent import draft_agent
+from ....protocol.environment import REFERENCE, SECRET
 from ....protocol.errors import CallboardError, InvalidFile, NotKept
 from ....protocol.graph.model import AgentNode, Graph, LlmNode, RagNode, ScriptNode
 from ....protocol.graph.read import read_graph
@@ -26,11 +27,10 @@ from ....protocol.macro import read_macro
 from ....protocol.mcp.editing import entries_of
 from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem, errors_in
-from ....protocol.references import REFERENCE, SECRET
 from ....protocol.role import read_role
-from ....protocol.source import parse_mapping
 from ....protocol.tree import plain
 from ....protocol.version import VERSION
+from ....protocol.yaml_tree import parse_mapping
 from ...io import temporary
 from ...io.directories import user_folder
 from ...io.named_files import is_name

@@ -21,8 +21,8 @@ from msgspec import inspect
 
 from ...problems import did_you_mean
 from ...reading import Cursor, Reading
-from ...source import Source
 from ...tree import Entry, Mapping, Node, Path, Scalar, describe, dotted
+from ...yaml_tree import Source
 from ..dialect import Dialect, Known
 
 T = TypeVar("T", bound=msgspec.Struct)

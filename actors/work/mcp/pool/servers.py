@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
+from .....protocol.environment import Secrets
 from .....protocol.errors import (
     CallboardError,
     ConfigError,
@@ -47,7 +48,6 @@ from .....protocol.errors import (
 from .....protocol.mcp.config import McpConfig, PoolSettings, Server, Share
 from .....protocol.mcp.status import ServerStatus
 from .....protocol.problems import errors_in
-from .....protocol.references import Secrets
 from .....supervisors import Actor, Lease, Root
 from .....supervisors.histogram import LatencyHistogram
 from .....supervisors.memory import memory_of

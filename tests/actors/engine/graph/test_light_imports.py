@@ -13,7 +13,7 @@ HEAVY = {"trio", "httpx", "rich", "prompt_toolkit", "jsonschema", "numpy", "tant
 @pytest.mark.parametrize(
     "module",
     [
-        "callboard.protocol.source",
+        "callboard.protocol.yaml_tree",
         "callboard.protocol.graph.read",
         "callboard.protocol.agent",
         "callboard.actors.engine.graph.validate",
