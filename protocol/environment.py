@@ -11,6 +11,8 @@ inserted later, `of_environment` replaces the other references.
 Inserted values are never scanned for references again. The module imports no msgspec, because setup and help use it.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from typing import Protocol

@@ -11,6 +11,8 @@ lacks a `name` and has an unknown key `agents`. None of these formats is support
     mcp__time__now      the tool `now` of the MCP server `time`, which is `time__now` here
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping as Dict
 from typing import Any, NamedTuple

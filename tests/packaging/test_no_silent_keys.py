@@ -23,8 +23,6 @@ from callboard.protocol.schema import no_effect, why_without_effect
 from callboard.protocol.settings import WITHOUT_EFFECT, Settings, api, read_settings, vault, without_effect
 from callboard.protocol.settings import model as settings
 from callboard.protocol.settings import read as settings_reader
-from callboard.protocol.workflow import agents as workflow_agents
-from callboard.protocol.workflow import edges as workflow_edges
 from callboard.protocol.workflow import model as workflow
 
 from .attribute_reads import ANY, Probe
@@ -36,7 +34,7 @@ AT_NO_RUN = re.compile(
 )
 """Modules that look at files without running them: what only these read has no effect."""
 
-MODULES = (agent, graph, knowledge_file, mcp, settings, api, vault, workflow, workflow_agents, workflow_edges)
+MODULES = (agent, graph, knowledge_file, mcp, settings, api, vault, workflow)
 
 FOR_PEOPLE = {"version", "description", "organization", "initial_instruction", "args"}
 """What a file says to those who read it, or to front ends of other programs; docs say so."""

@@ -19,9 +19,18 @@ import yaml
 
 from .....protocol.chat import models_of
 from .....protocol.problems import Problem
-from .....protocol.workflow.agents import Retry
-from .....protocol.workflow.edges import Always, Edge, RegexExtract
-from .....protocol.workflow.model import AgentConfig, HumanConfig, LiteralConfig, Node, PassthroughConfig, Workflow
+from .....protocol.workflow.model import (
+    AgentConfig,
+    Always,
+    Edge,
+    HumanConfig,
+    LiteralConfig,
+    Node,
+    PassthroughConfig,
+    RegexExtract,
+    Retry,
+    Workflow,
+)
 from ..agents.request import TEMPERATURE
 from ..machine.structure import NodeEdges, Structure
 from ..rules import RULES, WorkflowRules
