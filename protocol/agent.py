@@ -1,7 +1,7 @@
 """Structs of a `config.yaml`: an agent that works in a loop, calling tools until it is done.
 
 Every field of Loki's is read and checked. A field that this release cannot execute is reported when the agent runs.
-As in `graph.model`, the field types are the table: they drive the reader and the JSON Schema.
+As in `graph`, the field types are the table: they drive the reader and the JSON Schema.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from .chat import Models, ReasoningEffort, ThinkingBudget
-from .graph.model import (
+from .graph import (
     INJECT_SKILLS,
     NO_JOBS,
     ON_UNKNOWN,

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from .graph.model import AtLeastOne, Count
+from .graph import AtLeastOne, Count
 from .languages import Language
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order

@@ -36,7 +36,7 @@ from msgspec import Meta
 
 from .chat import Models, ReasoningEffort, ThinkingBudget
 from .errors import UsageError
-from .graph.model import INJECT_SKILLS, SKILL_INSTRUCTIONS, Count
+from .graph import INJECT_SKILLS, SKILL_INSTRUCTIONS, Count
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .schema import no_effect, schema_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from ...protocol.agent import Agent
 from ...protocol.chat import models_of
 from ...protocol.errors import CallboardError, ConfigError, CredentialsError, InvalidFile
-from ...protocol.graph.model import AgentNode, Graph, LlmNode, RagNode, Variable
+from ...protocol.graph import AgentNode, Graph, LlmNode, RagNode, Variable
 from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean, slip_of, suggestion

@@ -12,8 +12,7 @@ import msgspec
 from ...protocol.agent import Agent, draft_agent
 from ...protocol.deferred_types import defer
 from ...protocol.errors import InvalidFile, UsageError
-from ...protocol.graph.model import Graph
-from ...protocol.graph.read import read_graph
+from ...protocol.graph import Graph, read_graph
 from ...protocol.problems import Problem, errors_in
 from ...protocol.reading import in_file_order
 from ...protocol.settings import read_settings, without_effect

@@ -20,7 +20,7 @@ import msgspec
 
 from ...protocol.chat import ChatReply, ChatRequest, Delta
 from ...protocol.errors import KnowledgeError, UsageError
-from ...protocol.graph.model import OwnLimits
+from ...protocol.graph import OwnLimits
 from ...protocol.mcp.config import Server
 from ...protocol.outcome import Outcome
 from ...protocol.permissions import Permissions as Rules

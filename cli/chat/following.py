@@ -14,7 +14,7 @@ from typing import Any
 
 from ...protocol.control import chat, own
 from ...protocol.errors import CallboardError, ServerLost
-from ...protocol.events.decode import decode
+from ...protocol.events import decode
 from .client import ChatClient
 from .display import ChatStory, ScreenOutput
 

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from ..changes import Restored
-from ..event_schema import event_kinds
-from ..events import KINDS
+from ..events import KINDS, event_kinds
 from ..kernel.questions import Question
 from . import chat, durable, own, session_methods
 from .things import GraphPicture, UsageReport

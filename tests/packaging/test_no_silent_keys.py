@@ -15,9 +15,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from callboard.protocol import agent, knowledge_file
+from callboard.protocol import agent, graph, knowledge_file
 from callboard.protocol.agent import read_agent
-from callboard.protocol.graph import model as graph
 from callboard.protocol.mcp import config as mcp
 from callboard.protocol.schema import no_effect, why_without_effect
 from callboard.protocol.settings import WITHOUT_EFFECT, Settings, api, read_settings, vault, without_effect

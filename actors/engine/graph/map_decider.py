@@ -16,7 +16,7 @@ import msgspec
 from ....protocol.effects import Effect, Emit, Finish, RunNode
 from ....protocol.errors import CallboardError, GraphMistake, NodeFailed
 from ....protocol.events import Warned
-from ....protocol.graph.model import MapNode
+from ....protocol.graph import MapNode
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import Failure, MapBegun, MapEnded, NodeLeft, WorkFailed
 from . import node_exit

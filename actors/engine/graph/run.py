@@ -22,7 +22,7 @@ import trio
 from ....protocol.effects import Effect, RunNode, Work
 from ....protocol.errors import CallboardError, NodeFailed, TimedOut
 from ....protocol.events import GraphFinished, GraphStarted, NodeEntered
-from ....protocol.graph.model import ScriptNode
+from ....protocol.graph import ScriptNode
 from ....protocol.kernel.errors import EndOfMail
 from ....protocol.messages import Failure, GraphBegun, NodeLeft
 from ...io.imports import imported

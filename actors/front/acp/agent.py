@@ -28,7 +28,7 @@ from ....protocol.control.errors import RUN_FAILED, Refused
 from ....protocol.control.own import StartRun
 from ....protocol.control.things import QuestionAsked
 from ....protocol.errors import CallboardError, ConfigError, Conflict, NobodyToAsk, NotFound, UsageError
-from ....protocol.events.decode import decode
+from ....protocol.events import decode
 from ....protocol.jsonrpc import INVALID_PARAMS, Json
 from ....protocol.mcp.config import NO_HEADER_VALUE, Server, is_header_value, is_web_address
 from ....protocol.outcome import Outcome

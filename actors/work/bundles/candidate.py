@@ -21,8 +21,7 @@ import trio
 from ....protocol.agent import draft_agent
 from ....protocol.environment import REFERENCE, SECRET
 from ....protocol.errors import CallboardError, InvalidFile, NotKept
-from ....protocol.graph.model import AgentNode, Graph, LlmNode, RagNode, ScriptNode
-from ....protocol.graph.read import read_graph
+from ....protocol.graph import AgentNode, Graph, LlmNode, RagNode, ScriptNode, read_graph
 from ....protocol.macro import read_macro
 from ....protocol.mcp.editing import entries_of
 from ....protocol.mcp.read_config import read_mcp
@@ -43,7 +42,7 @@ from .transaction import NewFile
 
 if TYPE_CHECKING:
     from ....protocol.agent import Agent
-    from ....protocol.graph.model import Variable
+    from ....protocol.graph import Variable
     from ....supervisors import Actor
     from ..tools.declare.declaration import ToolFile
 

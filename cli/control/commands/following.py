@@ -25,8 +25,7 @@ from ....protocol.control.errors import RUN_FAILED, error_of
 from ....protocol.control.things import RunInfo
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NoServer, NotFound, RunFailed, ServerLost, exit_codes
-from ....protocol.events import TERMINAL, Event, QuestionAnswered, QuestionAsked
-from ....protocol.events.decode import decode
+from ....protocol.events import TERMINAL, Event, QuestionAnswered, QuestionAsked, decode
 from ....protocol.jsonrpc import ErrorData
 from ....protocol.outcome import Outcome
 from ...frame import choose_display, person_at_terminal

@@ -12,7 +12,7 @@ import trio
 
 from .....protocol.effects import RunNode
 from .....protocol.errors import CallboardError, GraphMistake
-from .....protocol.graph.model import MapNode
+from .....protocol.graph import MapNode
 from .....protocol.messages import Failure, MapBegun, MapEnded, NodeLeft
 from .....protocol.place import Branch, needs_of
 from .....supervisors import Actor

@@ -29,8 +29,8 @@ from .....protocol.events import (
     RunResumed,
     RunStarted,
     UsageUpdate,
+    decode,
 )
-from .....protocol.events.decode import decode
 from .....protocol.jsonrpc import UNREADABLE, readable
 from .....protocol.outcome import ErrorReport, Outcome
 from ....views.run_view import RunView

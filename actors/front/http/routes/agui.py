@@ -25,8 +25,7 @@ from .....protocol import events as ev
 from .....protocol.chat import ToolCall
 from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Text
 from .....protocol.errors import Conflict, UsageError
-from .....protocol.events import Event, Warned
-from .....protocol.events.decode import decode
+from .....protocol.events import Event, Warned, decode
 from .....protocol.kernel.questions import Question
 from ....views.activity import Activity, ActivityChange
 from ....views.run_view import RunView

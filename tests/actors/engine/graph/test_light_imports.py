@@ -14,7 +14,7 @@ HEAVY = {"trio", "httpx", "rich", "prompt_toolkit", "jsonschema", "numpy", "tant
     "module",
     [
         "callboard.protocol.yaml_tree",
-        "callboard.protocol.graph.read",
+        "callboard.protocol.graph",
         "callboard.protocol.agent",
         "callboard.actors.engine.graph.validate",
         "callboard.actors.engine.graph.draw",
