@@ -25,8 +25,8 @@ from ....protocol.control import acp
 from ....protocol.control.acp import McpServer, Place, Prompt, StopReason, text_block
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.errors import RUN_FAILED, Refused
-from ....protocol.control.own import StartRun
-from ....protocol.control.things import QuestionAsked
+from ....protocol.control.method_structs import StartRun
+from ....protocol.control.resources import QuestionAsked
 from ....protocol.errors import CallboardError, ConfigError, Conflict, NobodyToAsk, NotFound, UsageError
 from ....protocol.events import decode
 from ....protocol.jsonrpc import INVALID_PARAMS, Json

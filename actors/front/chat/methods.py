@@ -25,7 +25,7 @@ import trio
 
 from ....protocol.control import chat as frames
 from ....protocol.control.errors import Refused, error_for_client
-from ....protocol.control.own import Done, Nothing
+from ....protocol.control.method_structs import Done, Nothing
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown, UsageError
 from ....protocol.settings.model import prelude_of

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, NobodyToAsk, NotFound, TimedOut
 from ....protocol.events import RunPlaced, Warned

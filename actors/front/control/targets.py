@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ....protocol.control.things import GraphEdge, GraphNode, GraphPicture, TargetInfo, TargetVariable
+from ....protocol.control.resources import GraphEdge, GraphNode, GraphPicture, TargetInfo, TargetVariable
 from ....protocol.errors import CallboardError, NotFound
 from ....protocol.graph import Variable
 from ....protocol.requests import RunRequest

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .....protocol.control.things import RunInfo
+from .....protocol.control.resources import RunInfo
 from .....protocol.decoding import convert, decode_json, json_decoder
 from .....protocol.errors import exit_codes
 from .....protocol.events import (

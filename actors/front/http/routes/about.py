@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Send
 
 from .....protocol.chat import models_of
-from .....protocol.control.things import UsageGroup, UsageReport
+from .....protocol.control.resources import UsageGroup, UsageReport
 from .....protocol.decoding import convert
 from .....protocol.errors import NotFound
 from .....protocol.version import VERSION

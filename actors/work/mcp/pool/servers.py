@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
+from .....protocol.control.resources import ServerStatus
 from .....protocol.environment import Secrets
 from .....protocol.errors import (
     CallboardError,
@@ -46,7 +47,6 @@ from .....protocol.errors import (
     UsageError,
 )
 from .....protocol.mcp.config import McpConfig, PoolSettings, Server, Share
-from .....protocol.mcp.status import ServerStatus
 from .....protocol.problems import errors_in
 from .....supervisors import Actor, Lease, Root
 from .....supervisors.histogram import LatencyHistogram
