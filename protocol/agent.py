@@ -27,7 +27,7 @@ from .graph import (
     Variable,
 )
 from .permissions import Permissions
-from .place import PLACE, Place
+from .placement import PLACE, Place
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .repeats import OnUnknown

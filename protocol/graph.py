@@ -24,7 +24,7 @@ from .chat import Models, ReasoningEffort, ThinkingBudget
 from .languages import Language
 from .mcp.config import ToolMode
 from .permissions import Permissions
-from .place import PLACE, Place
+from .placement import PLACE, Place
 from .problems import Problem, did_you_mean, errors_in
 from .reading import YAML_ERROR, Cursor, Reading, in_file_order
 from .repeats import OfScript, OnUnknown

@@ -63,7 +63,7 @@ from .chat import text_of as content_text
 from .decoding import convert
 from .errors import InvalidFile
 from .messages import Todos
-from .place import Carried
+from .placement import Carried
 
 Json = Any
 

@@ -124,7 +124,7 @@ class Workspace:
         text = None if trusted is None else trusted.text(trusted.root / SERVERS)
         if text is None:
             return ()
-        from ...protocol.mcp.read_config import read_mcp
+        from ...protocol.mcp.config import read_mcp
 
         assert trusted is not None
         read: McpConfig = read_mcp(text, str(trusted.root / SERVERS))

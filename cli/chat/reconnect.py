@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from ...protocol.ages import age, seconds_since
 from ...protocol.control import chat, method_structs
 from ...protocol.control.chat import ChatInfo
 from ...protocol.errors import CallboardError, Denied, NotFound, UsageError
+from ...protocol.relative_time import age, seconds_since
 from ..control.client import beginning
 from ..render.text import one_line, table
 from .client import ChatClient

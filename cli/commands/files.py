@@ -150,8 +150,8 @@ _ABOUT = {
     "role": (".protocol.role", "role_schema"),
     "macro": (".protocol.macro", "macro_schema"),
     "tests": (".protocol.cases", "cases_schema"),
-    "mcp": (".protocol.mcp.read_config", "mcp_schema"),
-    "knowledge": (".protocol.knowledge_file", "knowledge_schema"),
+    "mcp": (".protocol.mcp.config", "mcp_schema"),
+    "knowledge": (".protocol.knowledge", "knowledge_schema"),
     "events": (".protocol.events", "event_schema"),
     "control": (".protocol.control.schema", "json_schema"),
 }

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from callboard.protocol import agent, graph, knowledge_file
+from callboard.protocol import agent, graph, knowledge
 from callboard.protocol.agent import read_agent
 from callboard.protocol.mcp import config as mcp
 from callboard.protocol.schema import no_effect, why_without_effect
@@ -33,7 +33,7 @@ AT_NO_RUN = re.compile(
 )
 """Modules that look at files without running them: what only these read has no effect."""
 
-MODULES = (agent, graph, knowledge_file, mcp, settings, api, vault, workflow)
+MODULES = (agent, graph, knowledge, mcp, settings, api, vault, workflow)
 
 FOR_PEOPLE = {"version", "description", "organization", "initial_instruction", "args"}
 """What a file says to those who read it, or to front ends of other programs; docs say so."""

@@ -34,7 +34,7 @@ from ....protocol.errors import CallboardError, NobodyToAsk, NotFound, TimedOut
 from ....protocol.events import RunPlaced, Warned
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.outcome import Outcome
-from ....protocol.place import PartOf
+from ....protocol.placement import PartOf
 from ....protocol.requests import Limits, RunRequest
 from ....supervisors.cluster import queries, queue, workers
 from ....supervisors.cluster.queue import Parent, Wanted

@@ -17,7 +17,7 @@ from typing import Any
 from ....protocol.chat import Content, ToolTurn, UserTurn
 from ....protocol.chat import Turn as Said
 from ....protocol.errors import CallboardError, Conflict, InvalidFile
-from ....protocol.place import Carried
+from ....protocol.placement import Carried
 from ....protocol.session import Session, messages_of, same_but_for_results, turns_of, with_results
 from ...work.agent.history import is_summary
 from ...work.agent.todo import TodoList

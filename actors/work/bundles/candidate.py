@@ -23,8 +23,8 @@ from ....protocol.environment import REFERENCE, SECRET
 from ....protocol.errors import CallboardError, InvalidFile, NotKept
 from ....protocol.graph import AgentNode, Graph, LlmNode, RagNode, ScriptNode, read_graph
 from ....protocol.macro import read_macro
+from ....protocol.mcp.config import read_mcp
 from ....protocol.mcp.editing import entries_of
-from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem, errors_in
 from ....protocol.role import read_role
 from ....protocol.tree import plain

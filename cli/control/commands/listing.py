@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ....actors.front.control.liveness import read_present
-from ....protocol.ages import age, seconds_since
 from ....protocol.control import method_structs
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.resources import ActorInfo, RunInfo
 from ....protocol.errors import NoServer
+from ....protocol.relative_time import age, seconds_since
 from ...render.text import json_object, one_line, table
 from ..client import ControlClient, runs_of, with_client
 from ..figures import cells

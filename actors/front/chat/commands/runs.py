@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .....protocol.ages import age, seconds_since
 from .....protocol.control import chat as frames
 from .....protocol.control import method_structs
 from .....protocol.control.resources import Step
 from .....protocol.errors import Conflict, NotFound
+from .....protocol.relative_time import age, seconds_since
 from ...control.durable_runs import fork_run, steps_of_run
 from ..command_line import ChatLine, command
 from .info import in_columns
