@@ -30,7 +30,7 @@ from support.postgres import Postgres, running
 
 import callboard
 from callboard.actors.front.cluster.bundle import pack
-from callboard.protocol.control.things import RunInfo
+from callboard.protocol.control.resources import RunInfo
 from callboard.protocol.requests import RunRequest
 from callboard.supervisors.cluster import queries, queue
 from callboard.supervisors.cluster.database import connected

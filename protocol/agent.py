@@ -1,7 +1,7 @@
 """Structs of a `config.yaml`: an agent that works in a loop, calling tools until it is done.
 
 Every field of Loki's is read and checked. A field that this release cannot execute is reported when the agent runs.
-As in `graph.model`, the field types are the table: they drive the reader and the JSON Schema.
+As in `graph`, the field types are the table: they drive the reader and the JSON Schema.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from .chat import ReasoningEffort, ThinkingBudget
-from .graph.model import (
+from .chat import Models, ReasoningEffort, ThinkingBudget
+from .graph import (
     INJECT_SKILLS,
     NO_JOBS,
     ON_UNKNOWN,
@@ -26,17 +26,15 @@ from .graph.model import (
     Seconds,
     Variable,
 )
-from .model_names import Models
-from .no_effect import no_effect
 from .permissions import Permissions
-from .place import PLACE, Place
+from .placement import PLACE, Place
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .repeats import OnUnknown
 from .sandbox import OWN, Own
-from .schema import schema_of
-from .source import Source, parse_mapping
+from .schema import no_effect, schema_of
 from .tree import Path
+from .yaml_tree import Source, parse_mapping
 
 Texts: TypeAlias = tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Test cases of an agent: `tests.yaml` next to it, or `tests/*.yaml` in its directory.
+"""Test cases of an agent, `tests.yaml` or `tests/*.yaml` in its directory, and paths into JSON values.
 
     defaults: {model: openai:gpt-4o-mini}
     cases:
@@ -7,29 +7,32 @@
         expect:
           output: {contains: Ann}
           calls: [{tool: look_up, arguments: {name: Ann}}]
+          json: {"items[0].name": Ann}
           at_most: {turns: 3}
 
 An expected value is either a literal value or a mapping of conditions: `equals`, `contains` (a text, or several),
 `lacks`, `matches` (a regular expression), `one_of`, `at_least`, `at_most`.
 
-This module reads the file; `actors/runs/rerun/cases` compares runs with it.
+The keys below `json` and `state` are paths: `items[0].name`, `$.items[-1]['first name']`, `items[*].id`. A step is a
+name, a name in quotes and brackets, a number in brackets (negative from the end), or `[*]` for all items of a list.
+
+This module reads the file and follows paths; `actors/runs/rerun/cases` compares runs with the expectations.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from .json_path import BadPath, parsed
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .schema import schema_of
-from .source import Source, parse_mapping
 from .tree import Path
+from .yaml_tree import Source, parse_mapping
 
 LIKE = ("equals", "contains", "lacks", "matches", "one_of", "at_least", "at_most")
 """Keys of a mapping that is a condition instead of a literal value."""
@@ -200,7 +203,7 @@ def _of_expect(expect: Expect, source: Source, path: Path) -> Iterator[Problem]:
     for key in ("json", "state"):
         for place, value in getattr(expect, key).items():
             try:
-                parsed(place)
+                parse_path(place)
             except BadPath as error:
                 yield source.problem(
                     "error", "bad_path", f"'{place}' is no path: {error}", (*path, key, place), at_key=True
@@ -239,3 +242,68 @@ def _of_value(value: Any, source: Source, path: Path) -> Iterator[Problem]:
             yield source.problem("error", "wrong_type", f"`{word}` needs a number", (*path, word), expected="a number")
     if "one_of" in value and not isinstance(value["one_of"], list):
         yield source.problem("error", "wrong_type", "`one_of` needs a list", (*path, "one_of"), expected="a list")
+
+
+Step: TypeAlias = "str | int | None"
+"""Name, index in a list, or all of a list (None)."""
+
+_STEP = re.compile(r"""\.?([\w-]+)|\[(-?\d+)\]|\[(\*)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
+
+
+class BadPath(ValueError):
+    """The text is not a path; the message shows the position."""
+
+
+class PathMissing(LookupError):
+    """The path leads to no value; the message shows how far it leads."""
+
+
+def parse_path(path: str) -> list[Step]:
+    """Return the steps of a path.
+
+    Raises:
+        BadPath: the text is not a path.
+    """
+    text = path.strip().removeprefix("$")
+    steps: list[Step] = []
+    place = 0
+    while place < len(text):
+        found = _STEP.match(text, place)
+        if found is None:
+            raise BadPath(f"what is {text[place:]!r}? (items[0].name, items[*], ['a name'])")
+        name, number, star, single, double = found.groups()
+        if number is not None:
+            steps.append(int(number))
+        elif star is not None:
+            steps.append(None)
+        else:
+            steps.append(next(each for each in (name, single, double) if each is not None))
+        place = found.end()
+    return steps
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return the value at a path; a list for `[*]`.
+
+    Raises:
+        BadPath: the text is not a path.
+        PathMissing: the path leads to no value.
+    """
+    return _at(value, parse_path(path), "$")
+
+
+def _at(value: Any, steps: list[Step], where: str) -> Any:
+    if not steps:
+        return value
+    step, rest = steps[0], steps[1:]
+    if step is None:
+        if not isinstance(value, list):
+            raise PathMissing(f"{where} is no list")
+        return [_at(each, rest, f"{where}[{number}]") for number, each in enumerate(value)]
+    if isinstance(step, int):
+        if not isinstance(value, list) or not -len(value) <= step < len(value):
+            raise PathMissing(f"{where} has no [{step}]")
+        return _at(value[step], rest, f"{where}[{step}]")
+    if not isinstance(value, dict) or step not in value:
+        raise PathMissing(f"{where} has no '{step}'")
+    return _at(value[step], rest, f"{where}.{step}")

@@ -23,7 +23,7 @@ import msgspec
 from .chat import ChatReply
 from .decoding import json_decoder
 from .errors import CallboardError, InvalidFile
-from .failure import Failure
+from .messages import Failure
 from .problems import Problem
 
 VERSION = 1

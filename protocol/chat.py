@@ -1,4 +1,4 @@
-"""Requests to a language model and its replies, independent of the provider.
+"""Requests to a language model and its replies, independent of the provider; and texts that name models.
 
 A conversation is a tuple of turns: `UserTurn`, `AssistantTurn`, `ToolTurn`. The system prompt is a field of
 `ChatRequest`, because half of the providers want it there. Content is plain text or a tuple of parts (text, images,
@@ -8,14 +8,54 @@ above that layer does not know the provider.
     request = ChatRequest(model="openai:gpt-4o-mini", messages=(UserTurn("Hello"),))
     reply = await gateway.chat(me, request)
     request = msgspec.structs.replace(request, messages=(*request.messages, reply.turn(), UserTurn("And then?")))
+
+A text may name several models, separated by commas: `openai:gpt-4o,claude:claude-haiku-4-5`. The second one is asked if
+the first does not answer. Such a text is valid wherever one model is: in a request, a session, on the command line, in
+the environment. `models_of` splits it. In a file it may also be a list (`Models`, `DefaultModels`).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
+
+CASSETTE = "cassette"
+"""Client name of cassettes as models (`cassette:FILE`): recorded replies, without a provider and without cost."""
+
+_JOINED = Meta(
+    description="`client:model`; of a list the first that answers.",
+    extra={"joined": True},
+    extra_json_schema={"x-joined": True},
+)
+
+Models: TypeAlias = Annotated[str | None, _JOINED]
+"""Field of a file that may name a model, or several in the order in which they are asked."""
+
+DefaultModels: TypeAlias = Annotated[str, _JOINED]
+"""The same for a field that is empty without a model."""
+
+
+def models_of(text: str) -> tuple[str, ...]:
+    """Return the ids in a text, in order, each once; "" for an id that is missing between two commas.
+
+    The path of a file with weights may contain commas: `local:/models/a,b.gguf` is one model.
+    """
+    if "," not in text:
+        return (text,)
+    found: list[str] = []
+    for part in text.split(","):
+        if found and _goes_on(found[-1]) and ":" not in part:
+            found[-1] = f"{found[-1]},{part}"
+        else:
+            found.append(part)
+    return tuple(dict.fromkeys(name.strip() for name in found))
+
+
+def _goes_on(name: str) -> bool:
+    return name.lstrip().startswith("local:") and "/" in name and not name.rstrip().lower().endswith(".gguf")
+
 
 Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""

@@ -14,7 +14,7 @@ import msgspec
 
 from .chat import Turn
 from .events import EventData
-from .failure import Failure
+from .messages import Failure
 
 
 class Effect(msgspec.Struct, frozen=True, tag=True):

@@ -21,10 +21,9 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from .cursor import Cursor
 from .mcp import jsonc
 from .problems import Problem, did_you_mean, errors_in
-from .reading import Reading, in_file_order
+from .reading import Cursor, Reading, in_file_order
 from .tree import Mapping, describe, plain
 
 Event = Literal[

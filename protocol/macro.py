@@ -29,7 +29,7 @@ from .errors import UsageError
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
 from .schema import schema_of
-from .source import Source, parse_mapping
+from .yaml_tree import Source, parse_mapping
 
 _REFERENCE = re.compile(r"\{\{([^{}\n]+)\}\}")
 

@@ -1,7 +1,13 @@
-"""Messages to actors of runs, in addition to the kernel's own (`protocol/kernel/messages`).
+"""Messages to the actors of a run, in addition to the kernel's own (`protocol/kernel/messages`).
 
 The messages to deciders are also the stored form of a durable run (`journal`): they are arrays with a number as tag.
-So a number is never reused for another message, and a new field is added last, with a default.
+So a number is never reused for another message, and a new field is added last, with a default. `effects` has the
+output of deciders.
+
+A message reports an error as a `Failure`. An exception cannot be part of a message: it has stack frames, and no other
+process could read it. A `Failure` has the parts that decisions and users need: the names of the error's class and base
+classes, its text, and its attributes. `restore` makes an error of the nearest class that this process knows, so
+`except UpstreamError` works the same before and after.
 """
 
 from __future__ import annotations
@@ -13,10 +19,47 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from .chat import ChatReply, Content, Tool, ToolCall, Turn
-from .failure import Failure
+from .errors import CallboardError, kinds
 from .kernel.messages import Down, Message
 from .kernel.questions import Question
 from .outcome import ChildRecord, ErrorReport, Status
+
+LONGEST_CAUSE = 500
+"""Maximum of characters of a cause's text."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Recorded error.
+
+    Attributes:
+        kinds: names of its class and base classes up to `CallboardError`, the most derived first.
+        text: `str` of the error.
+        attributes: its instance attributes (`code`, `exit_code`, `node`, ...), including notes with its cause.
+    """
+
+    kinds: tuple[str, ...]
+    text: str
+    attributes: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, error: CallboardError) -> Failure:
+        """Return an error as data."""
+        kinds = tuple(kind.__name__ for kind in type(error).__mro__ if issubclass(kind, CallboardError))
+        attributes = dict(error.__dict__)
+        if (cause := error.__cause__) is not None:
+            told = f"caused by {type(cause).__name__}: {cause}"[:LONGEST_CAUSE]
+            attributes["__notes__"] = [*attributes.get("__notes__", ()), told, *getattr(cause, "__notes__", ())]
+        return cls(kinds, str(error), attributes)
+
+    def restore(self) -> CallboardError:
+        """Return an error of the nearest known class, with the same text and attributes."""
+        known = {kind.__name__: kind for kind in reversed(list(kinds()))}
+        kind = next((known[name] for name in self.kinds if name in known), CallboardError)
+        # `__init__` is not called: its further arguments are among the attributes.
+        error = kind.__new__(kind, self.text)
+        error.__dict__.update(self.attributes)
+        return error
+
 
 __all__ = ["Down", "Message"]  # of the kernel; names defined here are public as well
 

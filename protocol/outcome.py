@@ -9,7 +9,7 @@ import msgspec
 from .errors import CallboardError, RunFailed
 from .events import SCHEMA_VERSION
 from .json_values import to_json
-from .place import Carried
+from .placement import Carried
 
 # A default of a TypeVar (PEP 696) needs Python 3.13, or typing_extensions, which is not a dependency.
 if TYPE_CHECKING:

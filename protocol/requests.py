@@ -23,7 +23,7 @@ from .chat import ChatRequest, Part, ToolTurn, Turn
 from .errors import UsageError
 from .json_values import DEEPEST, is_too_deep
 from .mcp.config import Server
-from .place import PartOf
+from .placement import PartOf
 from .repeats import ON_UNKNOWN, OnUnknown
 from .sandbox import PROFILES, Profile
 

@@ -34,17 +34,14 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from .chat import ReasoningEffort, ThinkingBudget
+from .chat import Models, ReasoningEffort, ThinkingBudget
 from .errors import UsageError
-from .front_matter import Parted, parted
-from .graph.model import INJECT_SKILLS, SKILL_INSTRUCTIONS, Count
-from .model_names import Models
-from .no_effect import no_effect
+from .graph import INJECT_SKILLS, SKILL_INSTRUCTIONS, Count
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
-from .schema import schema_of
-from .source import Source, parse_mapping
+from .schema import no_effect, schema_of
 from .tree import Mapping
+from .yaml_tree import FrontMatter, Source, parse_mapping, split_front_matter
 
 INPUT = "__INPUT__"
 MOST_CHARACTERS = 1_000_000
@@ -277,9 +274,9 @@ def _marks_of(role: Role) -> tuple[object, ...]:
     return bool(role.prompt and role.prompt.strip()), role.template.count(INPUT), cases, whole.count("{{")
 
 
-def _parted(text: str, source: Source) -> tuple[Parted, list[Problem]]:
+def _parted(text: str, source: Source) -> tuple[FrontMatter, list[Problem]]:
     """Return the front matter and the text after it, and warnings about them."""
-    halves = parted(text)
+    halves = split_front_matter(text)
     if not halves.open:
         return halves, []
     message = f"the front matter that begins in line {halves.open} does not end, so all of the file is the prompt"

@@ -1,8 +1,15 @@
-"""JSON Schema (2020-12) of structs that describe a file, for editors.
+"""JSON Schema (2020-12) of structs that describe a file, for editors, and the mark of keys without an effect.
 
 msgspec generates the types, their bounds and their descriptions. Its schema lacks the differences between our reader
 and its decoder: keys that begin with `x-` are allowed everywhere, a key without a value counts as missing, and some
 lists with one item may be written without brackets.
+
+A file may have keys that Callboard accepts and does not use. Their fields are marked:
+
+    skills_enabled: Annotated[bool | None, no_effect("there are no skills here yet")] = None
+
+The mark appears in the schema, and the reader of structs (`reading`) warns about such a key, so that nothing is ignored
+silently. A test checks all structs: a field that no module reads must have the mark, and a field that is read must not.
 """
 
 from __future__ import annotations
@@ -11,6 +18,24 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Meta, inspect
+
+_MARK = "no_effect"
+
+
+def no_effect(why: str) -> Meta:
+    """Return the marker for a field's `Annotated`."""
+    return Meta(description=f"Accepted, without effect: {why}.", extra={_MARK: why})
+
+
+def why_without_effect(wanted: inspect.Type) -> str | None:
+    """Return the reason why a key of this type has no effect; None if it has one."""
+    while isinstance(wanted, inspect.Metadata):
+        if _MARK in (wanted.extra or {}):
+            return str((wanted.extra or {})[_MARK])
+        wanted = wanted.type
+    return None
+
 
 Schema = dict[str, Any]
 T = TypeVar("T", bound=msgspec.Struct)

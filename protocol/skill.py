@@ -24,12 +24,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from .front_matter import parted
-from .no_effect import no_effect
-from .others_names import patterns_in
+from .other_programs import patterns_in
 from .problems import Problem, Severity, errors_in
 from .reading import Reading, in_file_order
-from .source import Source, parse_mapping
+from .schema import no_effect
+from .yaml_tree import Source, parse_mapping, split_front_matter
 
 FILE = "SKILL.md"
 # The validator of the standard (skills-ref) accepts both.
@@ -96,7 +95,7 @@ def read_skill(text: str, file: str, directory: str, *, strict: bool = False) ->
     if len(text) > MOST_CHARACTERS:
         expected = f"at most {MOST_CHARACTERS} characters; put the rest into files beside it"
         return None, [source.problem("error", "too_long", f"a skill of {len(text)} characters", expected=expected)]
-    halves = parted(text.removeprefix("\ufeff"))
+    halves = split_front_matter(text.removeprefix("\ufeff"))
     if not halves.head.strip():
         what = "the front matter does not end" if halves.open else "the file has no front matter"
         hint = "begin it with `---`, `name: ...`, `description: ...`, `---`"

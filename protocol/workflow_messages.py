@@ -12,9 +12,8 @@ import msgspec
 
 from .chat import Content, Role, text_of
 from .effects import Work
-from .failure import Failure
 from .kernel.messages import Message as Told
-from .messages import Follows, WorkDone
+from .messages import Failure, Follows, WorkDone
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):

@@ -1,15 +1,19 @@
-"""Builder of a tree of values with positions from the events of a YAML parser.
+"""YAML files: a tree of values with positions, the text that it was read from, and front matter.
 
-PyYAML's own loaders return values without positions, and turn a bare `yes` into True. They accept duplicate keys, and
-run out of memory on a few hundred bytes of nested aliases. So this module reads the parser's *events* (from the C
-parser if PyYAML has it) and builds its own small tree:
+`parse` builds the tree (`tree`) from the events of a YAML parser. PyYAML's own loaders return values without positions,
+and turn a bare `yes` into True. They accept duplicate keys, and run out of memory on a few hundred bytes of nested
+aliases. So this module reads the parser's *events* (from the C parser if PyYAML has it) and builds its own small tree:
 
 - scalars follow the YAML 1.2 core schema: only `true` and `false` are booleans; `yes`, `no`, `on` and `off`
   stay the text the user wrote; `010`, `1:30` and dates are text as well, as in Loki;
 - anchors, aliases and merge keys (`<<`) work; the size of an alias is counted before it is copied;
 - duplicate keys, keys that are not text, tags, several documents, too much depth or size are `Problem`s.
 
-The module does not recurse, does no I/O, and never raises because of the contents of a file.
+It does not recurse, does no I/O, and never raises because of the contents of a file.
+
+`parse_mapping` is `parse` for files with a mapping at the top level. `Source` is the text of a file, from which a later
+error can still name the line. `split_front_matter` splits a Markdown file such as a role or a skill: its front
+matter is the YAML between two lines of dashes at its beginning.
 """
 
 from __future__ import annotations
@@ -17,13 +21,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from functools import lru_cache
+from typing import Any, NoReturn, Unpack
 
 import msgspec
 import yaml
 
-from .problems import Problem
-from .tree import Entry, Mapping, Node, Scalar, Sequence, describe, short
+from .problems import Problem, Remedy, Severity
+from .tree import Entry, Mapping, Node, Path, Scalar, Sequence, describe, dotted, short
 
 MAX_DEPTH = 100
 """Deepest nesting of mappings and lists. Real files stay below 20."""
@@ -435,3 +440,116 @@ def _tagged(tag: str, text: str) -> Any:
 
 def _json_type(value: Any) -> str:
     return "a boolean" if isinstance(value, bool) else "a number"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Text of the file from which a struct was read, kept so that a later error can name the line.
+
+    Only the text is kept, so a file without errors costs nothing. To find a position, the text is parsed again.
+    """
+
+    file: str = ""
+    text: str = ""
+
+    def where(self, path: Path, *, key: bool = False) -> tuple[int, int]:
+        """Return line and column of the value at `path` (with `key`: of its key), or of the nearest parent that exists.
+
+        The result is (0, 0) when there is no text.
+        """
+        node = _parsed(self.text)
+        if node is None:
+            return 0, 0
+        place = (node.line, node.column)
+        for depth, step in enumerate(path):
+            if isinstance(node, Mapping) and step in node.entries:
+                entry = node.entries[str(step)]
+                node = entry.value
+                last = depth == len(path) - 1
+                place = (entry.line, entry.column) if key and last else (node.line, node.column)
+            elif isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+                place = (node.line, node.column)
+            else:
+                break
+        return place
+
+    def problem(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        path: Path = (),
+        *,
+        at_key: bool = False,
+        node: str | None = None,
+        **remedy: Unpack[Remedy],
+    ) -> Problem:
+        """Return a `Problem` about the value at `path` (with `at_key`: about its key)."""
+        line, column = self.where(path, key=at_key)
+        return Problem(
+            severity=severity,
+            file=self.file,
+            line=line,
+            column=column,
+            code=code,
+            message=message,
+            node=node,
+            key=dotted(path) or None,
+            **remedy,
+        )
+
+
+def parse_mapping(text: str, file: str) -> tuple[Mapping | None, list[Problem]]:
+    """Parse a file that must have a mapping at its top level."""
+    node, problems = parse(text, file)
+    if node is None or isinstance(node, Mapping):
+        return node, problems
+    problem = Problem(
+        severity="error",
+        file=file,
+        line=node.line,
+        column=node.column,
+        code="not_a_mapping",
+        message=f"YAML parsing error: the file holds {describe(node)}, not `key: value` lines",
+        expected="a mapping at the top level",
+        hint="Hint: the file should start with lines such as `name: my-agent`.",
+    )
+    return None, [*problems, problem]
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> Node | None:
+    return parse(text, "")[0] if text else None
+
+
+_FENCE = re.compile(r"-{3,}[ \t]*")
+
+
+class FrontMatter(msgspec.Struct, frozen=True, kw_only=True):
+    """File split into front matter and body.
+
+    Attributes:
+        head: front matter without its dashes; "" for none.
+        body: text after it.
+        line: number of lines before `head`; that many empty lines before it preserve its line numbers.
+        open: line of front matter without an end, in which case all is `body`; 0 if there is none.
+    """
+
+    head: str = ""
+    body: str
+    line: int = 0
+    open: int = 0
+
+
+def split_front_matter(text: str) -> FrontMatter:
+    """Split a file. Only empty lines may precede the first dashes."""
+    lines = text.splitlines(keepends=True)
+    first = next((number for number, line in enumerate(lines) if line.strip()), 0)
+    if not lines or not _FENCE.fullmatch(lines[first].rstrip("\r\n")):
+        return FrontMatter(body=text)
+    for number in range(first + 1, len(lines)):
+        if _FENCE.fullmatch(lines[number].rstrip("\r\n")):
+            return FrontMatter(
+                head="".join(lines[first + 1 : number]), body="".join(lines[number + 1 :]), line=first + 1
+            )
+    return FrontMatter(body=text, open=first + 1)

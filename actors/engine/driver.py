@@ -47,9 +47,8 @@ import trio
 
 from ...protocol.effects import AnswerCall, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
-from ...protocol.failure import Failure
 from ...protocol.kernel.messages import Message
-from ...protocol.messages import CallAnswered, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
+from ...protocol.messages import CallAnswered, Failure, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from ...supervisors import Actor, End
 from ...supervisors.ref import crash_text
 from ..work.journal.actor_journal import JournalPlayer, scope_of

@@ -24,8 +24,8 @@ from urllib.parse import quote, quote_plus
 
 import msgspec
 
+from ...protocol.environment import SECRET
 from ...protocol.kernel.text_cuts import head_of, tail_of
-from ...protocol.references import SECRET
 
 if TYPE_CHECKING:
     from ...protocol.settings import Settings

@@ -12,8 +12,8 @@ import msgspec
 from ...protocol.agent import read_agent
 from ...protocol.errors import CallboardError, FailedEnd, NodeFailed
 from ...protocol.events import Warned
-from ...protocol.graph.read import read_graph
-from ...protocol.place import needs_of
+from ...protocol.graph import read_graph
+from ...protocol.placement import needs_of
 from ...protocol.problems import did_you_mean
 from ...protocol.requests import RunRequest
 from ..engine.graph.failures import ended_with, retold

@@ -22,8 +22,7 @@ import msgspec
 from ...protocol.deferred_types import defer
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.json_values import is_too_deep
-from ...protocol.mcp.config import Server
-from ...protocol.mcp.read_config import read_mcp
+from ...protocol.mcp.config import Server, read_mcp
 from ...protocol.problems import Problem, errors_in
 from ...protocol.requests import Limits
 from ...protocol.settings import ClientSettings, Settings, read_settings

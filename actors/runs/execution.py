@@ -37,7 +37,7 @@ from ...protocol.events import (
 from ...protocol.journal import decode_value
 from ...protocol.kernel.questions import Answer, Question
 from ...protocol.outcome import ErrorReport, Message, Outcome, Status
-from ...protocol.place import Carried, PartOf
+from ...protocol.placement import Carried, PartOf
 from ...protocol.problems import Problem
 from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Policy, Verdict, listens

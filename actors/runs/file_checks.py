@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from ...protocol.agent import Agent
+from ...protocol.chat import models_of
 from ...protocol.errors import CallboardError, ConfigError, CredentialsError, InvalidFile
-from ...protocol.graph.model import AgentNode, Graph, LlmNode, RagNode, Variable
+from ...protocol.graph import AgentNode, Graph, LlmNode, RagNode, Variable
 from ...protocol.mcp.config import WHOLE, McpConfig, spelled_out
-from ...protocol.model_names import models_of
 from ...protocol.permissions import denies
 from ...protocol.problems import Problem, did_you_mean, slip_of, suggestion
 from ...protocol.settings import Settings
-from ...protocol.source import Source, parse_mapping
 from ...protocol.tree import Path as Keys
 from ...protocol.tree import plain
+from ...protocol.yaml_tree import Source, parse_mapping
 from ..io.file_fingerprints import record_read
 from ..io.settings import load_settings
 from ..io.tenancy import environ

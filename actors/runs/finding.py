@@ -21,11 +21,11 @@ from typing import Literal
 import msgspec
 
 from ...protocol.errors import InvalidFile, UsageError
-from ...protocol.foreign_files import foreign_markdown, foreign_yaml, problem_of
+from ...protocol.other_programs import foreign_markdown, foreign_yaml, problem_of
 from ...protocol.problems import Problem, did_you_mean, errors_in, suggestion
-from ...protocol.source import parse_mapping
 from ...protocol.tree import Mapping as YamlMapping
 from ...protocol.tree import Scalar
+from ...protocol.yaml_tree import parse_mapping
 from ..engine.graph.findings import AgentSeen, agents_in
 from ..io.directories import config_dir as configured
 from ..io.file_fingerprints import record_read

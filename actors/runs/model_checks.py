@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from ...protocol.chat import ChatRequest, Delta, UserTurn
+from ...protocol.chat import ChatRequest, Delta, UserTurn, models_of
+from ...protocol.environment import SECRET
 from ...protocol.errors import CallboardError, ConfigError, TimedOut
-from ...protocol.model_names import models_of
-from ...protocol.references import SECRET
 from ...protocol.settings import ClientSettings, ModelSettings, Settings
 from ..work.models import providers
 from ..work.models.catalog import ModelCatalog

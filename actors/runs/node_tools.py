@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidFile, Unsupported
-from ...protocol.graph.model import AgentNode, AnyNode, FunctionNode, Graph, LlmNode, ScriptNode
+from ...protocol.graph import AgentNode, AnyNode, FunctionNode, Graph, LlmNode, ScriptNode
 from ..work.agent.tool_families import renamed, user_tools
 from ..work.opening_instructions import Wish
 from ..work.tools.registry import tools_of_agent

@@ -16,8 +16,8 @@ import trio
 from ...protocol.agent import Agent
 from ...protocol.chat import Part
 from ...protocol.errors import CallboardError, ResultInvalid, RunFailed, TimedOut
-from ...protocol.graph.model import Graph, LlmNode, OwnLimits, RagNode
-from ...protocol.place import Branch, Place
+from ...protocol.graph import Graph, LlmNode, OwnLimits, RagNode
+from ...protocol.placement import Branch, Place
 from ...protocol.problems import Problem
 from ..engine.conversation.agent import AgentSetup, run_agent
 from ..engine.graph.compat import MODES

@@ -32,7 +32,7 @@ import msgspec
 from ...protocol.decoding import convert
 from ...protocol.deferred_types import defer
 from ...protocol.errors import InvalidFile, UsageError
-from ...protocol.graph.model import (
+from ...protocol.graph import (
     NODE_TYPES,
     AgentNode,
     AnyNode,
@@ -45,7 +45,7 @@ from ...protocol.graph.model import (
     Settings,
     Updates,
 )
-from ...protocol.graph.model import Graph as GraphData
+from ...protocol.graph import Graph as GraphData
 from ...protocol.problems import errors_in
 from ..engine.graph.nodes.function import signature_of
 from ..engine.graph.validate import check_graph

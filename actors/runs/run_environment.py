@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...protocol.control.caller import LOCAL
-from ...protocol.place import PartOf
+from ...protocol.placement import PartOf
 from ...protocol.requests import RunRequest
 from ..io.temporary import LazyDirectory, run_bases
 from ..io.tenancy import environ

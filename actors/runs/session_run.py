@@ -18,8 +18,7 @@ from ...protocol.mcp.config import split
 from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
 from ...protocol.role import role_of_prompt
-from ...protocol.session import Session
-from ...protocol.session_turns import messages_of, system_of, turns_of
+from ...protocol.session import Session, messages_of, system_of, turns_of
 from ..work.agent.history import estimate
 from ..work.roles import find
 from .begin import perform

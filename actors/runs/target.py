@@ -12,12 +12,11 @@ import msgspec
 from ...protocol.agent import Agent, draft_agent
 from ...protocol.deferred_types import defer
 from ...protocol.errors import InvalidFile, UsageError
-from ...protocol.graph.model import Graph
-from ...protocol.graph.read import read_graph
+from ...protocol.graph import Graph, read_graph
 from ...protocol.problems import Problem, errors_in
 from ...protocol.reading import in_file_order
 from ...protocol.settings import read_settings, without_effect
-from ...protocol.source import parse_mapping
+from ...protocol.yaml_tree import parse_mapping
 from ..engine.graph.compat import MODES
 from ..engine.graph.findings import CheckContext
 from ..io.directories import config_dir as configured

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, final
 import msgspec
 
 from ...protocol import events as ev
-from ...protocol.control.things import ActorKind
+from ...protocol.control.resources import ActorKind
 from ...protocol.events import Event, EventData
 
 Kind: TypeAlias = Literal["graph", "agent", "node", "chat", "tool", "mcp", "knowledge"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...protocol.model_calls import ModelCallDetail
+from ...protocol.control.resources import ModelCallDetail
 from .money import usd
 
 LONGEST_DESCRIPTION = 100

@@ -20,11 +20,11 @@ import msgspec
 
 from ...protocol.chat import ChatReply, ChatRequest, Delta
 from ...protocol.errors import KnowledgeError, UsageError
-from ...protocol.graph.model import OwnLimits
+from ...protocol.graph import OwnLimits
 from ...protocol.mcp.config import Server
 from ...protocol.outcome import Outcome
 from ...protocol.permissions import Permissions as Rules
-from ...protocol.place import Branch, Place
+from ...protocol.placement import Branch, Place
 from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits
 from ...protocol.sandbox import Own, OwnSandbox, UserSandbox
@@ -150,7 +150,7 @@ class SeparatePart(msgspec.Struct, frozen=True, kw_only=True):
     """Part of a run that another worker may execute (`front/cluster/remote_children`).
 
     It is a called agent, or an item of a map with its branch. Settings of its file, and of the agents above it, are
-    sent along; see `protocol/place`.
+    sent along; see `protocol/placement`.
 
     Attributes:
         name: name for messages.

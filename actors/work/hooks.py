@@ -9,9 +9,9 @@ concurrently, each in its own actor, and their answers are merged in that order.
 invalid data affects only itself: the user is notified, and the call continues, unless the hook is marked `on_error:
 deny`.
 
-The input has Claude Code's format, with its names of tools and parameters (`protocol.others_names`). An answer is JSON
-or an exit status. A refusal wins, then a request to ask the user, then a permission. If two hooks change the input of a
-call, the later one wins. Texts for the model are joined in order.
+The input has Claude Code's format, with its names of tools and parameters (`protocol.other_programs`). An answer is
+JSON or an exit status. A refusal wins, then a request to ask the user, then a permission. If two hooks change the
+input of a call, the later one wins. Texts for the model are joined in order.
 
 A durable run stores the answers about the prompt and the end of a run, since later steps depend on them.
 """
@@ -34,7 +34,7 @@ from ...protocol.chat import Content, TextPart, text_of
 from ...protocol.errors import CallboardError, HookRefused, ToolFailed
 from ...protocol.events import Warned
 from ...protocol.hooks import Event, Hook, HookTable, matches
-from ...protocol.others_names import arguments_back, arguments_of, ours, split_pattern, theirs
+from ...protocol.other_programs import arguments_back, arguments_of, ours, split_pattern, theirs
 from ...supervisors.event_loops import caller
 from ...supervisors.process import run_process
 from ...supervisors.ref import crash_text

@@ -27,7 +27,7 @@ import trio
 
 from ...protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn
 from ...protocol.errors import ToolFailed
-from ...protocol.others_names import ours, split_pattern
+from ...protocol.other_programs import ours, split_pattern
 from ...protocol.permissions import PermissionRule, Permissions, Verdict
 from ...protocol.problems import Problem
 from ...protocol.skill import NAMES, Skill, read_skill

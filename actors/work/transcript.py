@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...protocol.errors import CallboardError, kinds
-from ...protocol.failure import Failure
+from ...protocol.messages import Failure
 from ...protocol.outcome import ChildRecord, ErrorReport, Outcome
 
 

@@ -529,7 +529,7 @@ def _names(root: Path, kind: Kind, files: Sequence[TrustComparison]) -> list[str
 
 def commands_of_servers(root: Path, name: str) -> list[str]:
     """Return the servers of a `.mcp.json`, each with its command or address."""
-    from ...protocol.mcp.read_config import read_mcp
+    from ...protocol.mcp.config import read_mcp
 
     data = read_inside(root, root / name)
     servers = read_mcp("" if data is None else data.decode("utf-8", "replace"), name).servers

@@ -16,12 +16,12 @@ import msgspec
 from ...protocol.agent import Agent
 from ...protocol.chat import ReasoningEffort
 from ...protocol.decoding import decode_json
+from ...protocol.environment import Secrets, with_secrets
 from ...protocol.errors import ConfigError, UsageError
-from ...protocol.graph.model import Graph, Variable
+from ...protocol.graph import Graph, Variable
 from ...protocol.mcp.config import split
 from ...protocol.problems import did_you_mean
-from ...protocol.references import Secrets, with_secrets
-from ...protocol.source import Source
+from ...protocol.yaml_tree import Source
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,10 +26,10 @@ import msgspec
 import trio
 
 from ...protocol.chat import TextPart, ToolTurn, Turn
+from ...protocol.environment import of_environment
 from ...protocol.mcp.config import McpConfig, Server
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.problems import Problem
-from ...protocol.references import of_environment
 from .opening_instructions import ListedSkill, OpeningInstructions, Wish
 from .playback import OutsideEffect, done
 from .skills import FoundSkill, FoundSkills, chosen, narrowed
@@ -124,7 +124,7 @@ class Workspace:
         text = None if trusted is None else trusted.text(trusted.root / SERVERS)
         if text is None:
             return ()
-        from ...protocol.mcp.read_config import read_mcp
+        from ...protocol.mcp.config import read_mcp
 
         assert trusted is not None
         read: McpConfig = read_mcp(text, str(trusted.root / SERVERS))

@@ -21,7 +21,7 @@ from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import Method, open_hub
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.actors.front.control.websocket import serve_websocket
-from callboard.protocol.control.own import Params
+from callboard.protocol.control.method_structs import Params
 from callboard.protocol.events import LlmDelta, RunStarted
 from callboard.protocol.settings.api import ApiSettings
 from callboard.supervisors import Actor

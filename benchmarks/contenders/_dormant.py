@@ -21,7 +21,7 @@ from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.methods import open_hub
 from callboard.actors.front.control.runs.live_run import HubOptions
 from callboard.protocol.control.caller import LOCAL
-from callboard.protocol.control.own import StartRun
+from callboard.protocol.control.method_structs import StartRun
 from callboard.protocol.journal import BY_SERVER
 
 GRAPH = """

@@ -34,7 +34,7 @@ from callboard.actors.work.context import RunContext
 from callboard.actors.work.journal.actor_journal import Scopes
 from callboard.actors.work.journal.run_journal import JournaledRun, RunPast, past_of
 from callboard.protocol.events import Event
-from callboard.protocol.graph.model import MapNode
+from callboard.protocol.graph import MapNode
 from callboard.protocol.journal import FOLD, About, Began, encode
 from callboard.protocol.requests import Limits, RunRequest
 from callboard.supervisors import Ref, Root

@@ -19,7 +19,7 @@ from callboard.actors.engine.graph.result import GraphResult
 from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.events import Event
-from callboard.protocol.graph.model import EndNode, MapNode, ScriptNode, Settings
+from callboard.protocol.graph import EndNode, MapNode, ScriptNode, Settings
 from callboard.supervisors import Actor, Root
 
 NO_CONTEXT = cast("RunContext", None)

@@ -21,7 +21,7 @@ from ...actors.runs.finding import built_in_agents, find, own_agents
 from ...actors.runs.target import load_agent
 from ...actors.work.library import AGENTS
 from ...protocol.errors import CallboardError, InvalidFile, UsageError
-from ...protocol.graph.model import RagNode
+from ...protocol.graph import RagNode
 from ...protocol.problems import Problem, did_you_mean, errors_in
 from ..new_files import PROMPTS, template_copies, write_files
 from ..render.text import columns, counted, json_object, one_line, safe

@@ -29,9 +29,9 @@ from ...actors.work.mcp.auth.sign_in import sign_in, sign_out
 from ...actors.work.mcp.files import load_mcp
 from ...actors.work.models.providers import filled, signs_in
 from ...actors.work.models.signed_in import auth_server_of, client_to_sign_in, remedy_of, token_file_of
-from ...protocol.ages import age
 from ...protocol.errors import CallboardError, ConfigError, NobodyToAsk, OAuthRefused, UpstreamError, UsageError
 from ...protocol.mcp.config import Server
+from ...protocol.relative_time import age
 from ...supervisors import Actor
 from ..desktop import has_browser, open_browser
 from ..frame import act, choose_display, person_at_terminal

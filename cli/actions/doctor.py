@@ -27,14 +27,12 @@ from ...actors.io.secret_redaction import Redactor, without_logins
 from ...actors.runs.finding import own_agents
 from ...actors.work.sandbox.probes import Probed, probed
 from ...protocol.decoding import convert
-from ...protocol.environment import PREFIXES, names_of
+from ...protocol.environment import PREFIXES, SECRET, names_of
 from ...protocol.errors import CallboardError, ConfigError
 from ...protocol.mcp.config import split
 from ...protocol.problems import Problem, did_you_mean, errors_in
-from ...protocol.references import SECRET
 from ...protocol.settings import Settings, read_settings, without_effect
-from ...protocol.settings.keys import WITHOUT_EFFECT
-from ...protocol.settings.read import scalars
+from ...protocol.settings.read import WITHOUT_EFFECT, scalars
 from ...supervisors.guardian import mechanisms
 from ...supervisors.installation import install_command
 from ..render.text import counted, json_object, safe, table

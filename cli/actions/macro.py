@@ -26,7 +26,7 @@ from ...actors.work.macros import find, lines_of
 from ...protocol.control import chat as frames
 from ...protocol.control.caller import LOCAL
 from ...protocol.errors import UsageError
-from ...protocol.events.decode import decode
+from ...protocol.events import decode
 from ...protocol.macro import Macro
 from ...protocol.requests import Limits
 from .. import flag_values

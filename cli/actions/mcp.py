@@ -33,11 +33,11 @@ from ...actors.work.mcp.tools.direct import effect_of
 from ...actors.work.mcp.tools.names import offered_name
 from ...actors.work.tools.permissions import Permissions
 from ...actors.work.tools.tool import Arguments, Json, Tool, ToolSpec
+from ...protocol.environment import REFERENCE
 from ...protocol.errors import CallboardError, ConfigError, InvalidFile, McpLost, UsageError
 from ...protocol.mcp.config import McpConfig, Server
 from ...protocol.mcp.model import McpTool as ServerTool
 from ...protocol.problems import Problem, errors_in
-from ...protocol.references import REFERENCE
 from ...supervisors import Actor
 from ..frame import act, choose_display
 from ..new_files import write_files

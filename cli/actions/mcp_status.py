@@ -14,9 +14,9 @@ import trio
 
 from ...actors.io.directories import cache_dir, socket_dir
 from ...actors.work.mcp.pool.status import Counters, ask_all
-from ...protocol.ages import age
+from ...protocol.control.resources import ServerStatus
 from ...protocol.decoding import convert
-from ...protocol.mcp.status import ServerStatus
+from ...protocol.relative_time import age
 from ..render.text import columns, counted, json_object, one_line, safe
 
 _NO_PROCESS = "no running Callboard process uses MCP servers\n"

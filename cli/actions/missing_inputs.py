@@ -22,7 +22,7 @@ from ..vault_passphrase import vault_of
 
 if TYPE_CHECKING:
     from ...protocol.agent import Agent
-    from ...protocol.graph.model import Graph, Variable
+    from ...protocol.graph import Graph, Variable
 
 
 # `{{-` is Jinja's form that removes the blanks before it.

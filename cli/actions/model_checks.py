@@ -20,7 +20,7 @@ from ...actors.io.vault.vault import Vault
 from ...actors.runs.model_checks import AT_ONCE, Checked, all_models, ask, check, exit_code
 from ...actors.work.models.catalog import ModelCatalog
 from ...actors.work.models.model_listing import usd
-from ...protocol.model_names import models_of
+from ...protocol.chat import models_of
 from ..frame import act, choose_display
 from ..render.text import json_object, one_line, redrawable, safe
 

@@ -21,8 +21,8 @@ from ...actors.work.models.model_listing import usd
 from ...actors.work.models.prices.price_lookup import Finder, FoundPrice
 from ...actors.work.models.prices.table import Rate, Tariff, Tiered
 from ...actors.work.models.providers import KEYLESS, base_of, has_credentials, signs_in, usable_clients
+from ...protocol.chat import models_of
 from ...protocol.errors import CallboardError
-from ...protocol.model_names import models_of
 from ...protocol.settings import ClientSettings, ModelSettings
 from ...supervisors import Root
 from ..render.text import json_object, redrawable

@@ -20,12 +20,12 @@ from ...actors.io.lines import from_any_thread
 from ...actors.runs.durable import InterruptedRun, interrupted, resume
 from ...actors.runs.loading import RunCallbacks
 from ...actors.runs.root import Root
-from ...protocol.ages import age
 from ...protocol.errors import CallboardError, NotFound, UsageError
 from ...protocol.events import Event, RunStarted
 from ...protocol.journal import BATCH
 from ...protocol.kernel.errors import Damaged
 from ...protocol.outcome import Outcome
+from ...protocol.relative_time import age
 from ...protocol.repeats import OnUnknown
 from .. import logging
 from ..control.client import matching_id

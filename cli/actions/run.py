@@ -37,7 +37,7 @@ from ...protocol.mcp.config import WHOLE, spelled_out, split
 from ...protocol.outcome import Outcome
 from ...protocol.requests import RunRequest
 from ...protocol.settings import Settings
-from ...protocol.settings.prelude import Prelude, prelude_of
+from ...protocol.settings.model import Prelude, prelude_of
 from .. import logging
 from ..failure import complain
 from ..frame import choose_display, keeping, person_at_terminal, play

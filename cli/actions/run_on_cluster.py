@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...actors.runs.sessions.names import TEMP
-from ...protocol.control import own
-from ...protocol.control.things import RunInfo
+from ...protocol.control import method_structs
+from ...protocol.control.resources import RunInfo
 from ...protocol.errors import UsageError
 from .. import logging
 from ..control.client import ControlClient, with_client
@@ -28,7 +28,7 @@ _EITHER = {"save_session": ("--save-session", "--no-save-session"), "durable": (
 """Flags of this machine with a positive and a negative form."""
 
 # `session` and `needs` are sent apart, from the flags; the command line has no title.
-_TRAVELS = {name for name in own.StartRun.__struct_fields__ if name not in ("session", "title", "needs")}
+_TRAVELS = {name for name in method_structs.StartRun.__struct_fields__ if name not in ("session", "title", "needs")}
 
 
 def run_on_cluster(request: RunRequest, on: str, needs: Sequence[str], flags: Mapping[str, Any]) -> int:
@@ -61,7 +61,7 @@ def run_on_cluster(request: RunRequest, on: str, needs: Sequence[str], flags: Ma
         where = Where(url=os.environ["CALLBOARD_URL"], token=None)
 
     async def start(client: ControlClient) -> RunInfo:
-        return (await client.ask("_run/start", own.OneRun, **params, needs=list(needs))).run
+        return (await client.ask("_run/start", method_structs.OneRun, **params, needs=list(needs))).run
 
     info = with_client(where, start)
     return attach(

@@ -15,9 +15,9 @@ from ...actors.io.vault.age import require_age
 from ...actors.io.vault.file import VaultFile, unusable
 from ...actors.io.vault.keys import Passphrase
 from ...actors.io.vault.vault import LOKIS_FILE, Vault
+from ...protocol.environment import is_secret_name
 from ...protocol.errors import NobodyToAsk, NotFound, UsageError
 from ...protocol.problems import did_you_mean
-from ...protocol.references import is_secret_name
 from ..frame import person_at_terminal
 from ..render.text import counted, json_object, safe
 from ..stdin import piped_text

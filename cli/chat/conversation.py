@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...protocol import jsonrpc
-from ...protocol.control import chat, own
+from ...protocol.control import chat, method_structs
 from ...protocol.control.chat import ChatInfo
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, NotFound, ServerLost
@@ -89,11 +89,11 @@ class ChatConversation:
             "_chat/said": (chat.Said, self._print_output),
             "_chat/changed": (chat.Changed, self._chat_changed),
             "_chat/closed": (chat.ChatClosed, self._chat_closed),
-            "_run/event": (own.RunEvent, self._following.event),
-            "_run/ended": (own.RunEnded, self._following.ended),
-            "_run/lagged": (own.RunLagged, self._following.lagged),
+            "_run/event": (method_structs.RunEvent, self._following.event),
+            "_run/ended": (method_structs.RunEnded, self._following.ended),
+            "_run/lagged": (method_structs.RunLagged, self._following.lagged),
             "_question/asked": (QuestionNotice, self._questions.asked),
-            "_question/closed": (own.Closed, self._questions.closed),
+            "_question/closed": (method_structs.Closed, self._questions.closed),
         }
         self._tasks: set[asyncio.Task[object]] = set()
         self._leaving = self._left = self._closed = False

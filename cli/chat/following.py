@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
-from ...protocol.control import chat, own
+from ...protocol.control import chat, method_structs
 from ...protocol.errors import CallboardError, ServerLost
-from ...protocol.events.decode import decode
+from ...protocol.events import decode
 from .client import ChatClient
 from .display import ChatStory, ScreenOutput
 
@@ -72,9 +72,9 @@ class Following:
         self._seen.leave()
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
         for each in subscriptions:
-            await self._client.ask("_run/unsubscribe", own.Unsubscribed, subscription=each)
+            await self._client.ask("_run/unsubscribe", method_structs.Unsubscribed, subscription=each)
 
-    def event(self, told: own.RunEvent) -> None:
+    def event(self, told: method_structs.RunEvent) -> None:
         """Process an event of a run. Events that were already displayed are skipped by their number."""
         story = self._story(told.run)
         event = decode(bytes(told.event)) if story is not None else None
@@ -82,11 +82,11 @@ class Following:
             story.seq = event.seq
             story.see(event)
 
-    def ended(self, told: own.RunEnded) -> None:
+    def ended(self, told: method_structs.RunEnded) -> None:
         """Handle the end of a run's events."""
         self._over(told.run)
 
-    def lagged(self, told: own.RunLagged) -> None:
+    def lagged(self, told: method_structs.RunLagged) -> None:
         """Subscribe again after the server has dropped events, because this client read too slowly."""
         if self._story(told.run) is not None:
             self._begin(self._follow(told.run, told.after))
@@ -96,7 +96,7 @@ class Following:
 
     async def _follow(self, run: str, after: int | None = None) -> None:
         try:
-            followed = await self._client.ask("_run/subscribe", own.Subscribed, run=run, after=after)
+            followed = await self._client.ask("_run/subscribe", method_structs.Subscribed, run=run, after=after)
         except ServerLost:
             return  # the next connection subscribes again
         except CallboardError as error:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from ...protocol.ages import age, seconds_since
-from ...protocol.control import chat, own
+from ...protocol.control import chat, method_structs
 from ...protocol.control.chat import ChatInfo
 from ...protocol.errors import CallboardError, Denied, NotFound, UsageError
+from ...protocol.relative_time import age, seconds_since
 from ..control.client import beginning
 from ..render.text import one_line, table
 from .client import ChatClient
@@ -82,7 +82,7 @@ class Reconnect:
     async def _what_became_of(self, run: str) -> str:
         """Describe the fate of a run that was active when its server died."""
         try:
-            info = (await self._client.ask("_run/get", own.OneRun, run=run)).run
+            info = (await self._client.ask("_run/get", method_structs.OneRun, run=run)).run
         except CallboardError:
             return "the run ended with its server"
         if info.over and info.life == 1 and not info.resumable:
@@ -98,16 +98,16 @@ class Reconnect:
     async def leave(self, id: str) -> None:
         """Unsubscribe from a chat and from questions."""
         self._questions.only(set())
-        await self._client.ask("_chat/unwatch", own.Done, chat=id)
+        await self._client.ask("_chat/unwatch", method_structs.Done, chat=id)
         if self._hearing is not None:
-            await self._client.ask("_question/unsubscribe", own.Unsubscribed, subscription=self._hearing)
+            await self._client.ask("_question/unsubscribe", method_structs.Unsubscribed, subscription=self._hearing)
 
     async def hear_questions(self) -> None:
         """Subscribe to questions of agents, and remove questions that were closed meanwhile."""
         try:
-            listed = await self._client.ask("_question/list", own.Questions)
+            listed = await self._client.ask("_question/list", method_structs.Questions)
             self._questions.only({str(each.get("id")) for each in listed.questions if isinstance(each, dict)})
-            self._hearing = (await self._client.ask("_question/subscribe", own.Watching)).subscription
+            self._hearing = (await self._client.ask("_question/subscribe", method_structs.Watching)).subscription
         except CallboardError as error:
             if error.code != Denied.code:
                 raise

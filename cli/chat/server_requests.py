@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ...actors.io import temporary
-from ...protocol.control import chat, own
+from ...protocol.control import chat, method_structs
 from ...protocol.decoding import decode_json
 from ...protocol.errors import CallboardError, ServerLost, UsageError
 from ...protocol.kernel.questions import Question
@@ -60,7 +60,7 @@ class ServerRequests:
         if method == "_chat/copy":
             wanted = decode_json(params, chat.CopyText)
             await asyncio.to_thread(copy_text, wanted.text, self._screen.output.stream)
-            return own.Done()
+            return method_structs.Done()
         raise KeyError(method)
 
     async def edited(self, name: str, text: str) -> str | None:
@@ -168,7 +168,7 @@ class PersonAsked:
         for id in [id for id, told in self._early.items() if told.question.run == run]:
             self.asked(self._early.pop(id))
 
-    def closed(self, told: own.Closed) -> None:
+    def closed(self, told: method_structs.Closed) -> None:
         """Handle a question that was answered elsewhere or withdrawn."""
         self._early.pop(told.question, None)
         asking = self._open.pop(told.question, None)
@@ -181,7 +181,7 @@ class PersonAsked:
         """Close all questions except these, after a reconnect: the others were closed meanwhile."""
         self._early = {id: told for id, told in self._early.items() if id in open}
         for id in self._open.keys() - open:
-            self.closed(own.Closed(subscription="", question=id, by=""))
+            self.closed(method_structs.Closed(subscription="", question=id, by=""))
         for id in [id for id, given in self._given.items() if not given.under_way]:
             if id in open:
                 self._begin(id)
@@ -243,7 +243,7 @@ class PersonAsked:
         # A connection lost after sending leaves it unknown whether the server accepted the answer.
         given.sent = given.sent or not self._client.lost
         try:
-            done = await self._client.ask("_question/answer", own.Answered, question=id, value=given.value)
+            done = await self._client.ask("_question/answer", method_structs.Answered, question=id, value=given.value)
         except ServerLost:
             given.under_way = False
             self._print("  (sent when the connection is back)", "dim")

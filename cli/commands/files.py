@@ -143,16 +143,16 @@ def convert(
 
 # Names of modules: only the module of the requested schema is imported.
 _ABOUT = {
-    "graph": (".protocol.graph.model", "graph_schema"),
+    "graph": (".protocol.graph", "graph_schema"),
     "agent": (".protocol.agent", "agent_schema"),
     "workflow": (".protocol.workflow.schema", "workflow_schema"),
     "settings": (".protocol.settings", "json_schema"),
     "role": (".protocol.role", "role_schema"),
     "macro": (".protocol.macro", "macro_schema"),
     "tests": (".protocol.cases", "cases_schema"),
-    "mcp": (".protocol.mcp.read_config", "mcp_schema"),
-    "knowledge": (".protocol.knowledge_file", "knowledge_schema"),
-    "events": (".protocol.event_schema", "json_schema"),
+    "mcp": (".protocol.mcp.config", "mcp_schema"),
+    "knowledge": (".protocol.knowledge", "knowledge_schema"),
+    "events": (".protocol.events", "event_schema"),
     "control": (".protocol.control.schema", "json_schema"),
 }
 

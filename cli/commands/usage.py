@@ -9,7 +9,7 @@ import click
 from .. import options
 
 if TYPE_CHECKING:
-    from ...protocol.control.things import UsageGroup
+    from ...protocol.control.resources import UsageGroup
 
 GROUPS = ("day", "model", "agent", "key")
 """Keys by which sums are grouped; also the names of their columns."""

@@ -25,8 +25,8 @@ import click
 import msgspec
 import trio
 
-from ...protocol.control import own
-from ...protocol.control.things import ActorInfo, RunInfo
+from ...protocol.control import method_structs
+from ...protocol.control.resources import ActorInfo, RunInfo
 from ...protocol.decoding import decode_json, json_decoder
 from ...protocol.errors import CallboardError, NoServer, NotFound, Saturated, ServerLost, UsageError
 from ...protocol.kernel.questions import Question
@@ -240,7 +240,7 @@ async def find_run(client: ControlClient, word: str) -> RunInfo:
         CallboardError: no run matches (code `not_found`), or several do.
     """
     try:
-        return (await client.ask("_run/get", own.OneRun, run=word)).run
+        return (await client.ask("_run/get", method_structs.OneRun, run=word)).run
     except CallboardError as error:
         if error.code != NotFound.code:
             raise
@@ -248,7 +248,7 @@ async def find_run(client: ControlClient, word: str) -> RunInfo:
         id = matching_id(word, [info.run for info in known])
         if id is None:
             raise NotFound(_unknown(word, known)) from None
-    return (await client.ask("_run/get", own.OneRun, run=id)).run
+    return (await client.ask("_run/get", method_structs.OneRun, run=id)).run
 
 
 def _unknown(word: str, known: Iterable[RunInfo]) -> str:
@@ -263,7 +263,7 @@ async def runs_of(client: ControlClient, *, status: str | None = None, most: int
     before: str | None = None
     while len(found) < most:
         limit = min(_PAGE, most - len(found))
-        page = await client.ask("_run/list", own.Runs, status=status, limit=limit, before=before)
+        page = await client.ask("_run/list", method_structs.Runs, status=status, limit=limit, before=before)
         found += page.runs
         before = page.next
         if before is None:
@@ -302,9 +302,9 @@ class _Asked(msgspec.Struct):
     question: Question
 
 
-_EVENT = json_decoder(own.RunEvent)
+_EVENT = json_decoder(method_structs.RunEvent)
 _PLACE = json_decoder(_Place)
-_CHANGED = json_decoder(own.ActorsChanged)
+_CHANGED = json_decoder(method_structs.ActorsChanged)
 
 
 class _Subscription:
@@ -350,7 +350,7 @@ class RunEvents(_Subscription):
         """
         if self._feed is None:
             begun, self._feed = await self._client.subscribe(
-                "_run/subscribe", own.Subscribed, run=self._run, after=self.seq
+                "_run/subscribe", method_structs.Subscribed, run=self._run, after=self.seq
             )
             self.newest = max(self.newest, begun.seq)
 
@@ -372,12 +372,12 @@ class RunEvents(_Subscription):
                 # The server has dropped this slow reader: subscribe again after the last delivered event.
                 self._feed = None
             elif method == "_run/lost":
-                lost = decode_json(params, own.RunLost)
+                lost = decode_json(params, method_structs.RunLost)
                 # The range may begin with events that were delivered: count only the others.
                 self.missing += max(lost.last - max(lost.first - 1, self.seq), 0)
                 self.seq = max(self.seq, lost.last)
             elif method == "_run/ended":
-                self.status = decode_json(params, own.RunEnded).status
+                self.status = decode_json(params, method_structs.RunEnded).status
         raise StopAsyncIteration
 
 
@@ -400,7 +400,7 @@ class TreeWatch(_Subscription):
         while True:
             if self._feed is None:
                 tree, self._feed = await self._client.subscribe(
-                    "_actor/subscribe", own.WatchingTree, run=self._run, interval=self._interval
+                    "_actor/subscribe", method_structs.WatchingTree, run=self._run, interval=self._interval
                 )
                 self.actors = {actor.path: actor for actor in tree.actors}
                 self.memory = tree.memory
@@ -447,7 +447,7 @@ class QuestionWatch(_Subscription):
             if method == "_question/asked":
                 self._asked(decode_json(params, _Asked).question)
             elif method == "_question/closed":
-                closed = decode_json(params, own.Closed)
+                closed = decode_json(params, method_structs.Closed)
                 self._closed(closed.question, closed.by)
             elif method == "_question/lagged":
                 self._feed = None
@@ -455,7 +455,7 @@ class QuestionWatch(_Subscription):
 
     async def _begin(self) -> None:
         """Subscribe, then list: the list contains all changes that happened while there was no connection."""
-        _, self._feed = await self._client.subscribe("_question/subscribe", own.Watching)
+        _, self._feed = await self._client.subscribe("_question/subscribe", method_structs.Watching)
         now = await open_questions(self._client, self._run)
         for id in self.open.keys() - {question.id for question in now}:
             self._closed(id, "")

@@ -27,7 +27,7 @@ from wsproto.utilities import ProtocolError
 
 from ...protocol import jsonrpc
 from ...protocol.control.errors import error_of
-from ...protocol.control.own import VERSION
+from ...protocol.control.method_structs import VERSION
 from ...protocol.decoding import decode_json, json_decoder
 from ...protocol.errors import (
     CallboardError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...actors.views.money import usd
-from ...protocol.control.things import RunInfo
+from ...protocol.control.resources import RunInfo
 from ..render.text import one_line
 
 

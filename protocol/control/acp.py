@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ..chat import ImagePart
-from .bounds import MOST, Json, Name, Object, Objects, Path, Paths, Value
+from .method_structs import MOST, Json, Name, Object, Objects, Path, Paths, Value
 
 # ACP's version is one integer. It changes only when the protocol breaks; everything else is negotiated as a capability.
 VERSION = 1

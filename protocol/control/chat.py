@@ -1,4 +1,4 @@
-"""Chat: a conversation to which a client sends lines, as a user types them at a prompt.
+r"""Chat: a conversation to which a client sends lines, as a user types them at a prompt.
 
     -> _chat/open {agent: "coder"}                <- {chat: {chat: "chat-3f01", agent: "coder", ...}, notes: [...]}
     -> _chat/line {chat: "chat-3f01", line: "hello"}
@@ -22,18 +22,26 @@ not ask, and cancel running work.
 Like runs, a chat belongs to the hub of a process. It ends when the connection that opened it closes, unless it was
 opened with `keep`. Other connections may watch it (`_chat/watch`) and send it lines. The notifications `_chat/began`
 and `_chat/said` are numbered: after a lost connection, a client watches again from the last number that it received.
+
+The end of the module splits such lines: `split_words` and `split_files` for the arguments of commands, `is_open` and
+`unfenced` for `:::`. Quotes and backquotes keep blanks in a word, a backslash escapes a character:
+
+    a 'b c' d\ e `git diff`    ->   a, b c, d e, `git diff`
+
+A backquoted word keeps its backquotes, so `-f` and `.file` recognize it as a command. A quote without an end takes
+the rest of the line, so an apostrophe in a prompt is no error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from ..kernel.questions import Question
-from .bounds import MOST, Answer, Name, Path, Paths, Text, Variables
-from .own import Done, Nothing, Params
+from .method_structs import MOST, Answer, Done, Name, Nothing, Params, Path, Paths, Text, Variables
 
 # --- the state of a chat -----------------------------------------------------------------------------------
 
@@ -379,3 +387,74 @@ REQUESTS: dict[str, tuple[type, type]] = {
     "_chat/copy": (CopyText, Done),
 }
 """Requests of the server to a client."""
+
+
+# --- lines, and their words -------------------------------------------------------------------------------
+
+
+FENCE = ":::"
+"""Mark at the beginning and the end of a text of several lines."""
+
+
+def unfenced(text: str) -> str:
+    """Return a text without its fences, if it has both."""
+    inner = text.strip()
+    if not inner.startswith(FENCE) or is_open(text):
+        return text
+    return inner.removeprefix(FENCE).removesuffix(FENCE).strip("\n")
+
+
+def is_open(text: str) -> bool:
+    """Return whether a text has an opening fence and no closing one, so that the next line belongs to it."""
+    text = text.strip()
+    return text.startswith(FENCE) and not text.removeprefix(FENCE).endswith(FENCE)
+
+
+def split_words(line: str) -> list[str]:
+    """Return the words of a line."""
+    return [word for word, _, _ in _words(line)]
+
+
+def split_files(line: str) -> tuple[tuple[str, ...], str]:
+    """Split the arguments of `.file`: words for files, and after ` -- ` the prompt."""
+    words: list[str] = []
+    for word, start, end in _words(line):
+        if line[start:end] == "--":
+            return tuple(words), line[end:].strip()
+        words.append(word)
+    return tuple(words), ""
+
+
+def _words(line: str) -> Iterator[tuple[str, int, int]]:
+    """Yield each word without its quoting, and its position. The line is scanned only once."""
+    at = 0
+    while at < len(line):
+        if line[at].isspace():
+            at += 1
+            continue
+        start, pieces = at, []
+        while at < len(line) and not line[at].isspace():
+            piece, at = _piece(line, at)
+            pieces.append(piece)
+        yield "".join(pieces), start, at
+
+
+def _piece(line: str, at: int) -> tuple[str, int]:
+    """Return the part of a word that begins here, and the position of the next part."""
+    mark = line[at]
+    if mark == "\\":
+        return line[at + 1 : at + 2] or mark, at + 2
+    if mark in "'`":
+        end = line.find(mark, at + 1)
+        end = len(line) if end < 0 else end
+        inside = line[at + 1 : end]
+        return (inside if mark == "'" else f"`{inside}`"), end + 1
+    if mark != '"':
+        return mark, at + 1
+    taken: list[str] = []
+    at += 1
+    while at < len(line) and line[at] != '"':
+        at += line[at] == "\\" and at + 1 < len(line)
+        taken.append(line[at])
+        at += 1
+    return "".join(taken), at + 1

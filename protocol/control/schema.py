@@ -11,62 +11,68 @@ from typing import Any
 
 import msgspec
 
-from ..changes import Restored
-from ..event_schema import event_kinds
-from ..events import KINDS
+from ..events import KINDS, event_kinds
 from ..kernel.questions import Question
-from . import chat, durable, own, session_methods
-from .things import GraphPicture, UsageReport
+from . import chat, method_structs
+from .resources import GraphPicture, Restored, UsageReport
 
 METHODS: dict[str, tuple[Any, Any]] = {
-    "_run/start": (own.StartRun, own.OneRun),
-    "_run/list": (own.ListRuns, own.Runs),
-    "_run/get": (own.OfRun, own.OneRun),
-    "_run/cancel": (own.OfRun, own.Cancelled),
-    "_run/resume": (durable.ResumeRun, own.OneRun),
-    "_run/rows": (durable.ReadRows, durable.Rows),
-    "_run/steps": (durable.ReadSteps, durable.Steps),
-    "_run/fork": (durable.ForkRun, durable.Forked),
-    "_run/delete": (own.OfRun, own.Done),
-    "_run/subscribe": (own.Subscribe, own.Subscribed),
-    "_run/unsubscribe": (own.Unsubscribe, own.Unsubscribed),
-    "_run/events": (own.ReadEvents, own.Events),
-    "_run/output": (own.ReadOutput, own.Output),
-    "_run/graph": (own.OfRun, GraphPicture),
-    "_run/calls": (own.ReadCalls, own.Calls),
-    "_run/call": (own.ReadCall, own.OneCall),
-    "_run/changes": (own.ReadChanges, own.Changes),
-    "_run/restore": (own.OfRun, Restored),
-    "_actor/tree": (own.TreeOf, own.Actors),
-    "_actor/subscribe": (own.WatchTree, own.WatchingTree),
-    "_actor/unsubscribe": (own.Unsubscribe, own.Unsubscribed),
-    "_actor/inspect": (own.OfActor, own.OneActor),
-    "_actor/send": (own.SendText, own.Done),
-    "_actor/pause": (own.OfActor, own.Paused),
-    "_actor/resume": (own.OfActor, own.Resumed),
-    "_actor/cancel": (own.OfActor, own.Cancelled),
-    "_question/list": (own.ListQuestions, own.Questions),
-    "_question/answer": (own.AnswerQuestion, own.Answered),
-    "_question/subscribe": (own.Nothing, own.Watching),
-    "_question/unsubscribe": (own.Unsubscribe, own.Unsubscribed),
-    "_mcp/status": (own.Nothing, own.Servers),
-    "_mcp/reload": (own.ReloadServers, own.Reloaded),
-    "_usage/read": (own.ReadUsage, UsageReport),
-    "_target/list": (own.Nothing, own.Targets),
-    "_server/info": (own.Nothing, own.ServerInfo),
-    "_result/part": (own.ReadPart, own.Part),
+    "_run/start": (method_structs.StartRun, method_structs.OneRun),
+    "_run/list": (method_structs.ListRuns, method_structs.Runs),
+    "_run/get": (method_structs.OfRun, method_structs.OneRun),
+    "_run/cancel": (method_structs.OfRun, method_structs.Cancelled),
+    "_run/resume": (method_structs.ResumeRun, method_structs.OneRun),
+    "_run/rows": (method_structs.ReadRows, method_structs.Rows),
+    "_run/steps": (method_structs.ReadSteps, method_structs.Steps),
+    "_run/fork": (method_structs.ForkRun, method_structs.Forked),
+    "_run/delete": (method_structs.OfRun, method_structs.Done),
+    "_run/subscribe": (method_structs.Subscribe, method_structs.Subscribed),
+    "_run/unsubscribe": (method_structs.Unsubscribe, method_structs.Unsubscribed),
+    "_run/events": (method_structs.ReadEvents, method_structs.Events),
+    "_run/output": (method_structs.ReadOutput, method_structs.Output),
+    "_run/graph": (method_structs.OfRun, GraphPicture),
+    "_run/calls": (method_structs.ReadCalls, method_structs.Calls),
+    "_run/call": (method_structs.ReadCall, method_structs.OneCall),
+    "_run/changes": (method_structs.ReadChanges, method_structs.Changes),
+    "_run/restore": (method_structs.OfRun, Restored),
+    "_actor/tree": (method_structs.TreeOf, method_structs.Actors),
+    "_actor/subscribe": (method_structs.WatchTree, method_structs.WatchingTree),
+    "_actor/unsubscribe": (method_structs.Unsubscribe, method_structs.Unsubscribed),
+    "_actor/inspect": (method_structs.OfActor, method_structs.OneActor),
+    "_actor/send": (method_structs.SendText, method_structs.Done),
+    "_actor/pause": (method_structs.OfActor, method_structs.Paused),
+    "_actor/resume": (method_structs.OfActor, method_structs.Resumed),
+    "_actor/cancel": (method_structs.OfActor, method_structs.Cancelled),
+    "_question/list": (method_structs.ListQuestions, method_structs.Questions),
+    "_question/answer": (method_structs.AnswerQuestion, method_structs.Answered),
+    "_question/subscribe": (method_structs.Nothing, method_structs.Watching),
+    "_question/unsubscribe": (method_structs.Unsubscribe, method_structs.Unsubscribed),
+    "_mcp/status": (method_structs.Nothing, method_structs.Servers),
+    "_mcp/reload": (method_structs.ReloadServers, method_structs.Reloaded),
+    "_usage/read": (method_structs.ReadUsage, UsageReport),
+    "_target/list": (method_structs.Nothing, method_structs.Targets),
+    "_server/info": (method_structs.Nothing, method_structs.ServerInfo),
+    "_result/part": (method_structs.ReadPart, method_structs.Part),
+    "_session/list": (method_structs.ListSessions, method_structs.SessionList),
+    "_session/get": (method_structs.OfSession, method_structs.OneSession),
+    "_session/rename": (method_structs.RenameSession, method_structs.OneSession),
+    "_session/set_role": (method_structs.SetRole, method_structs.OneSession),
+    "_session/delete": (method_structs.OfSession, method_structs.Done),
+    "_session/empty": (method_structs.OfSession, method_structs.Done),
+    "_session/compress": (method_structs.OfSession, method_structs.Compressed),
+    "_session/export": (method_structs.ExportSession, method_structs.Exported),
 }
 """Callboard's own methods, with the structs of their parameters and results."""
 
 NOTIFICATIONS: dict[str, Any] = {
-    "_run/event": own.RunEvent,
-    "_run/lagged": own.RunLagged,
-    "_run/lost": own.RunLost,
-    "_run/ended": own.RunEnded,
-    "_actor/changed": own.ActorsChanged,
-    "_question/asked": own.Asked,
-    "_question/closed": own.Closed,
-    "_question/lagged": own.QuestionsLagged,
+    "_run/event": method_structs.RunEvent,
+    "_run/lagged": method_structs.RunLagged,
+    "_run/lost": method_structs.RunLost,
+    "_run/ended": method_structs.RunEnded,
+    "_actor/changed": method_structs.ActorsChanged,
+    "_question/asked": method_structs.Asked,
+    "_question/closed": method_structs.Closed,
+    "_question/lagged": method_structs.QuestionsLagged,
     **chat.NOTIFICATIONS,
 }
 """Notifications of the server."""
@@ -97,7 +103,7 @@ _FAILURE = _frame("id error", id={"type": ["string", "integer", "null"]}, error=
 
 def json_schema() -> dict[str, Any]:
     """Return the schema (2020-12). Each method and notification has an entry by name under `$defs`."""
-    called = {**METHODS, **session_methods.METHODS, **chat.METHODS, **chat.REQUESTS}
+    called = {**METHODS, **chat.METHODS, **chat.REQUESTS}
     # This order matters, because the schemas are identified by their position below: two per method, the notifications,
     # `Question`, the kinds of events.
     structs = [kind for pair in called.values() for kind in pair] + list(NOTIFICATIONS.values())
@@ -157,7 +163,7 @@ def _typed(defs: dict[str, Any]) -> None:
         reference = {"$ref": f"#/$defs/{kind}"}
         is_list = properties[field].get("type") == "array"
         properties[field] = {**properties[field], "items": reference} if is_list else reference
-    results = [result for _, result in (METHODS | session_methods.METHODS | chat.METHODS).values()]
+    results = [result for _, result in (METHODS | chat.METHODS).values()]
     for kind in (*results, *NOTIFICATIONS.values()):
         defs[kind.__name__]["properties"]["_meta"] = _META
 

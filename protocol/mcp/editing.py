@@ -17,7 +17,7 @@ from ..errors import InvalidFile
 from ..problems import errors_in
 from ..tree import Mapping, plain
 from . import jsonc
-from .read_config import ROOTS, is_root_of_servers
+from .config import ROOTS, is_root_of_servers
 
 EMPTY = '{\n  "mcpServers": {}\n}\n'
 """Initial contents of a file."""

@@ -1,4 +1,4 @@
-"""Settings of `config.yaml`: models, clients, and defaults.
+"""Settings of `config.yaml`: models, clients, durable runs, and defaults.
 
     model: openai:gpt-4o-mini
     temperature: 0.2
@@ -11,12 +11,24 @@
           - name: llama-3.3-70b-versatile
             input_price: 0.59          # USD per million tokens
             output_price: 0.79
+    durable:                           # each key with a value other than its default
+      by_default: false                # only runs with `--durable` are durable
+      on_unknown: ask                  # the user decides about a call that was under way at a kill
+      dormant_after: null              # a run that only waits for the user stays in memory
+      resume: ask                      # runs of a killed `callboard serve` at its next start: auto, ask or never
+      keep_days: 7                     # journals of completed runs
+    repl_prelude: role:coder           # role of a new chat
+    cmd_prelude: session:daily         # session of `callboard ask`
+    cmd_prelude: daily:coder           # the same; an empty session also gets the role
 
 The keys are Loki's. Every scalar may also be set by the environment as `CALLBOARD_<KEY>` or `LOKI_<KEY>`, which
 overrides the file. `${NAME}` and `${NAME:-default}` in a value are replaced by the environment variable NAME. So is
 `{{NAME}}`, except in texts of clients. There it is unchanged, a secret that is inserted when the client is used
 (`models/providers`), so that `Settings` never contains secrets of the vault. Keys that Callboard does not
 use yet are stored in `Settings.other`; unknown keys cause warnings.
+
+A prelude (`prelude_of`) names the role and the session that begin a conversation when the user names no other. The
+setting `agent_session` does the same for an agent.
 """
 
 from __future__ import annotations
@@ -26,17 +38,58 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from ..chat import ReasoningEffort, ThinkingBudget
+from ..chat import DefaultModels, ReasoningEffort, ThinkingBudget
+from ..errors import ConfigError
 from ..hooks import GroupsByEvent
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
-from ..model_names import DefaultModels
 from ..permissions import Permissions
+from ..repeats import OnUnknown
 from ..sandbox import Profile, UserSandbox
 from .api import ApiSettings
-from .durable import DurableSettings
 from .patches import ClientPatch, Patch, Patterns
 from .vault import VaultSettings
+
+Resume: TypeAlias = Literal["auto", "ask", "never"]
+
+GIB = 1024**3
+
+
+class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole block."""
+
+    by_default: Annotated[
+        bool, Meta(description="Make runs durable by default; `--durable` and `--ephemeral` take precedence.")
+    ] = True
+    resume: Annotated[
+        Resume,
+        Meta(
+            description="What a server does at its start with runs whose server was killed: goes on with them, lists "
+            "them for a person, or leaves them."
+        ),
+    ] = "auto"
+    keep_days: Annotated[
+        float, Meta(ge=0, le=36_500, description="Days to keep the journal of a completed run; 0: for ever.")
+    ] = 30.0
+    max_bytes: Annotated[
+        int,
+        Meta(ge=0, description="Maximum size of journals; the oldest completed runs are removed first. 0: no limit."),
+    ] = GIB
+    dormant_after: Annotated[
+        Annotated[float, Meta(ge=0, le=86_400)] | None,
+        Meta(
+            description="Seconds after which a server plays a run no more that waits for people alone, until an answer "
+            "comes; null: never.",
+        ),
+    ] = 60.0
+    on_unknown: Annotated[
+        OnUnknown | None,
+        Meta(
+            description="Treatment of calls that were under way at a kill, without a flag and a "
+            "setting of the agent's file."
+        ),
+    ] = None
+
 
 Json = Any
 
@@ -326,3 +379,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """True if agents may call tools: `function_calling_support`, or `function_calling` as in Loki's example."""
         other = self.other
         return other.get("function_calling_support") is not False and other.get("function_calling") is not False
+
+
+class Prelude(msgspec.Struct, frozen=True):
+    """The role and the session named by a prelude; None for a part that it leaves out."""
+
+    role: str | None = None
+    session: str | None = None
+
+
+def prelude_of(settings: Settings, key: str) -> Prelude:
+    """Return the prelude under a key of the settings: `repl_prelude` or `cmd_prelude`.
+
+    Raises:
+        ConfigError: the value has none of the three forms.
+    """
+    text = str(settings.other.get(key) or "")
+    if not text:
+        return Prelude()
+    first, colon, second = text.partition(":")
+    if not colon or not first or not second:
+        raise ConfigError(f"`{key}` is session:NAME, SESSION:ROLE or role:NAME, not '{text}'")
+    if first == "role":
+        return Prelude(role=second)
+    return Prelude(session=second) if first == "session" else Prelude(session=first, role=second)

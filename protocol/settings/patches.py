@@ -24,12 +24,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..source import parse_mapping
 from ..tree import Entry, Mapping, dotted
+from ..yaml_tree import parse_mapping
 
 if TYPE_CHECKING:
-    from ..cursor import Cursor
-    from ..reading import Reading
+    from ..reading import Cursor, Reading
 
 Json = Any
 
@@ -156,7 +155,7 @@ def client_in_variables(client: str) -> str:
 
 def of_variable(name: str, text: str, reading: Reading) -> Patterns:
     """Return the patches in a variable; problems are added to `reading`."""
-    from ..cursor import Cursor
+    from ..reading import Cursor
 
     # The JSON of a variable is also YAML, and this parser reports problems with their positions.
     root, problems = parse_mapping(text, reading.file)

@@ -16,10 +16,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ..environment import SECRET
 from ..problems import Problem
-from ..references import SECRET
-from ..source import Source
 from ..tree import Path
+from ..yaml_tree import Source
 
 PLACE = "{name}"
 """Placeholder for the name of the secret in the command."""

@@ -1,11 +1,13 @@
-"""The language of DevAll (ChatDev 2.0) workflows: the format of files with `graph:` at the top level.
+"""DevAll (ChatDev 2.0) workflows: the language of files with `graph:` at the top level.
 
-- `model`, `edges` and `agents` define the structs.
-- `read` fills them from a text and reports every problem; `variables`, `parts/`, `loops` and `lint` help it.
+- `model` defines the structs, `dialect` the differences between DevAll's guide and its program.
+- `read` fills the structs from a text and reports every problem; `variables` replaces references, `parts` reads nodes
+  and edges, `reading` has the rules of both.
+- `lint` warns about surprising graphs, `cycles` finds their cycles.
 - `schema` makes a JSON Schema for editors.
-- `dialect` lists the differences between DevAll's guide and its program.
 
-The package is pure: it does no I/O, does not import trio, and does not know how a workflow runs.
+The package does no I/O and does not know how a workflow runs. It imports other modules of `protocol/` and nothing above
+it. Names to know: `Workflow`, `Graph`, `Dialect`, `read_workflow`. Start with `model`.
 """
 
 from .dialect import DEVALL, STANDARD, Dialect, Known, Load, Mode

@@ -1,8 +1,8 @@
 """Reader for workflow files: it turns a text into a `Workflow` and a list of all problems.
 
-First `variables` replaces the references in the tree, then `parts` makes structs of its parts. At the end `lint` and
-`loops` check the whole graph for missing ids, missing ends and surprising behaviour. One pass finds all problems. A
-graph with an unreadable part gets no check as a whole.
+First `variables` replaces the references in the tree, then `parts` makes structs of its parts. Ids that edges, memories
+and the graph's start and end refer to are checked here. At the end `lint` checks the whole graph for surprising
+behaviour. One pass finds all problems. A graph with an unreadable part gets no check as a whole.
 
 Inline subgraphs are read with the graph. A subgraph in a file of its own is fetched with `load`. Variables of the
 subgraph's file override the variables of the outer file.
@@ -10,24 +10,25 @@ subgraph's file override the variables of the outer file.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from collections.abc import Mapping as Dict
 from typing import Any
 
 import msgspec
 
-from ..problems import Problem, errors_in
+from ..problems import Problem, did_you_mean, errors_in
 from ..reading import in_file_order
-from ..source import Source, parse_mapping
 from ..tree import Entry, Mapping, Node, plain
+from ..yaml_tree import Source, parse_mapping
 from .dialect import DIALECTS, STANDARD, Dialect, Known, Load, Mode
-from .edges import Edge, Id
-from .lint import Lint
-from .loops import check_loops
+from .lint import Lint, check_loops
 from .model import (
     NODE_TYPES,
     AgentConfig,
     CustomConfig,
+    Edge,
     Graph,
+    Id,
     LogLevel,
     NodeConfig,
     NodeFields,
@@ -36,10 +37,8 @@ from .model import (
     WorkflowFields,
 )
 from .model import Node as WorkflowNode
-from .parts.edges import read_edge
-from .parts.ends import check_ids, check_stores, has_ends, with_ends
-from .parts.nodes import READERS, read_seeds, read_stores
-from .parts.reading import FileValue, WorkflowReading
+from .parts import READERS, read_edge, read_seeds, read_stores
+from .reading import FileValue, WorkflowReading
 from .variables import Resolver, as_node, drop_repeated
 
 MAX_GRAPHS = 1000
@@ -369,3 +368,79 @@ class _Reader:
             edges.append(edge)
             lines.append(item.node.line)
         return tuple(edges), whole
+
+
+def has_ends(edge: Edge, part: FileValue, ids: Collection[str]) -> bool:
+    """Return whether both ends of an edge are nodes, and report a missing one."""
+    missing = {key: name for key, name in (("from", edge.source), ("to", edge.target)) if name not in ids}
+    for key, name in missing.items():
+        _unknown_node(part[key], f"the edge leads {key} `{name}`, and no node has this id", name, ids)
+    return not missing
+
+
+def check_ids(graph: Graph, part: FileValue, ids: Collection[str]) -> None:
+    """Report names in `start` and `end` that are not nodes."""
+    for key, names in (("start", graph.start), ("end", graph.end)):
+        for i, name in enumerate(names):
+            if name not in ids:
+                at = part[key].items[i] if part[key].is_list else part[key]
+                _unknown_node(at, f"`{key}` names `{name}`, and no node has this id", name, ids)
+
+
+def _unknown_node(part: FileValue, message: str, name: str, ids: Collection[str]) -> None:
+    hint = did_you_mean(name, ids) or f"Hint: the nodes are {', '.join(list(ids)[:20])}."
+    part.error("unknown_node", message, expected="the id of a node of this graph", hint=hint)
+
+
+def check_stores(graph: Graph, part: FileValue, names: frozenset[str]) -> None:
+    """Report memories of nodes that name no store of the graph."""
+    for use in (use for node in graph.nodes for use in getattr(node.config, "memories", ())):
+        if use.name and use.name not in names:
+            path = (*use.path, "name")
+            part.reading.report(
+                "error",
+                "unknown_store",
+                f"no memory store `{use.name}`",
+                path,
+                graph.source.where(path),
+                expected=f"one of {', '.join(sorted(names))}" if names else "a store under `memory` of the graph",
+                hint=did_you_mean(use.name, names)
+                or f"Hint: add it to the graph: `memory: [{{name: {use.name}, type: simple, config: {{}}}}]`.",
+            )
+
+
+def with_ends(graph: Graph, part: FileValue, ids: Collection[str], *, checked: bool) -> Graph:
+    """Return the graph with its `start` and `end` filled in, or report a problem."""
+    inferred = part.reading.dialect.ends_are_inferred
+    graph = msgspec.structs.replace(graph, start=tuple(dict.fromkeys(graph.start)))
+    # A vote has no use for a start node, but DevAll's program refuses a graph without one.
+    if graph.is_majority_voting and (graph.start or inferred):
+        return graph
+    entered = {edge.target for edge in graph.edges if edge.source != edge.target}
+    left = {edge.source for edge in graph.edges}
+    if not graph.start and (*graph.path, "start") not in part.reading.broken:
+        sources = [each for each in ids if each not in entered]
+        if inferred and len(sources) == 1:
+            graph = msgspec.structs.replace(graph, start=(sources[0],))
+        else:
+            why = "something leads to every node"
+            if sources:
+                why = f"nothing leads to any of {len(sources)} nodes: {', '.join(sources[:10])}"
+            part.key("start").error(
+                "no_start",
+                "where to begin is not said" + (f", and {why}" if inferred else ""),
+                expected="`start:` with the ids of the nodes that get the task",
+                hint=f"Hint: write `start: [{', '.join(sources[:5]) or next(iter(ids))}]`.",
+            )
+    sinks = [each for each in ids if each not in left]
+    # `end: []` is not None: as in DevAll, an empty list turns this check off.
+    if checked and not graph.is_majority_voting and part.get("end") is None and len(sinks) != 1:
+        why = f"{len(sinks)} nodes lead nowhere: {', '.join(sinks[:10])}" if sinks else "every node leads on"
+        part.key("end").error(
+            "no_end",
+            f"where the result comes from is not said, and {why}",
+            expected="`end:` with the ids of the nodes whose output is the result",
+            hint=f"Hint: write `end: [{', '.join(sinks[:5]) or list(ids)[-1]}]`; the first that has said anything "
+            "gives the result.",
+        )
+    return graph

@@ -12,9 +12,29 @@ from typing import Any
 import msgspec
 
 from ..schema import Schema, as_read, by_type
-from .agents import STORES, TOOL_SOURCES, Embedding, FileSource, MemoryUse, Reflection, Retry, Skills, ToolEntry
-from .edges import CONDITIONS, PROCESSORS, SPLITS, EdgeFields, MapFields, TreeFields
-from .model import NODE_TYPES, GraphFields, NodeFields, Seed, SubgraphConfig, WorkflowFields
+from .model import (
+    CONDITIONS,
+    NODE_TYPES,
+    PROCESSORS,
+    SPLITS,
+    STORES,
+    TOOL_SOURCES,
+    EdgeFields,
+    Embedding,
+    FileSource,
+    GraphFields,
+    MapFields,
+    MemoryUse,
+    NodeFields,
+    Reflection,
+    Retry,
+    Seed,
+    Skills,
+    SubgraphConfig,
+    ToolEntry,
+    TreeFields,
+    WorkflowFields,
+)
 
 _REFERENCE = {"type": "string", "pattern": r"^\s*\$\{[A-Za-z0-9_]+\}\s*$"}
 _NUMBER = {"type": "string", "pattern": r"^\s*[-+]?[0-9]+(\.[0-9]+)?\s*$"}

@@ -21,7 +21,7 @@ from support.waiting import PATIENCE, until
 from callboard.actors.front.server.token_file import read_servers
 from callboard.cli.control.client import open_client
 from callboard.cli.control.servers import Where, find_server
-from callboard.protocol.control import own
+from callboard.protocol.control import method_structs
 from callboard.protocol.control.caller import LOCAL
 
 COMMAND = CALLBOARD
@@ -247,5 +247,5 @@ async def start_at(url: str, token: str, nursery: trio.Nursery) -> str:
     """Start a run of `gate` at a server that is another process."""
     server = find_server(Where(url=url, token=token), {})
     async with open_client(server) as client:
-        return (await client.ask("_run/start", own.OneRun, target="gate", prompt="Go")).run.run
+        return (await client.ask("_run/start", method_structs.OneRun, target="gate", prompt="Go")).run.run
     raise AssertionError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.messages import has_message
 
-from callboard.protocol.mcp.read_config import read_mcp
+from callboard.protocol.mcp.config import read_mcp
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

@@ -22,7 +22,7 @@ from callboard.cli.control.commands import answering
 from callboard.cli.control.commands.answering import value_of
 from callboard.cli.stdin import piped_text
 from callboard.protocol.control.caller import LOCAL
-from callboard.protocol.control.things import RunInfo
+from callboard.protocol.control.resources import RunInfo
 from callboard.protocol.errors import UsageError
 from callboard.protocol.kernel.questions import Question
 

@@ -213,7 +213,7 @@ def test_cmd_prelude_names_the_session_of_ask(
     monkeypatch.setenv("CALLBOARD_CMD_PRELUDE", "daily")
     code, _, err = callboard("ask", "-q", "one")
     assert code == 3
-    assert has_message(err, "protocol.settings.prelude.prelude_of", key="cmd_prelude", text="daily")
+    assert has_message(err, "protocol.settings.model.prelude_of", key="cmd_prelude", text="daily")
     found = json.loads(callboard("sessions", "-o", "json")[1])
     assert {each["alias"] for each in found} == {"daily", "new", "other"}
 

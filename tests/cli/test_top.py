@@ -29,7 +29,7 @@ from support.waiting import PATIENCE
 from callboard.cli.control.commands.actor_table import SORTS, ActorTable, ScreenRow, about, below
 from callboard.cli.control.commands.top import KeyReader
 from callboard.cli.control.commands.top import Screen as Drawn
-from callboard.protocol.control.things import ActorDetail, ActorInfo
+from callboard.protocol.control.resources import ActorDetail, ActorInfo
 
 Callboard = Callable[..., "tuple[int, str, str]"]
 

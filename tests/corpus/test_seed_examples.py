@@ -20,7 +20,7 @@ import callboard
 from callboard.actors.work.tools.declare.read import read_tools
 from callboard.actors.work.tools.registry import ToolOptions
 from callboard.protocol.agent import read_agent
-from callboard.protocol.graph.read import draft_graph
+from callboard.protocol.graph import draft_graph
 from callboard.protocol.kernel.questions import Question
 from callboard.protocol.macro import read_macro
 from callboard.protocol.problems import Problem, errors_in

@@ -20,7 +20,7 @@ from support.starter import CALLBOARD, forked
 
 from callboard import __all__ as public
 from callboard.cli import main
-from callboard.protocol.control.things import ActorKind, RunInfo
+from callboard.protocol.control.resources import ActorKind, RunInfo
 from callboard.protocol.kernel.questions import Question, QuestionKind
 
 ROOT = Path(__file__).parents[2]

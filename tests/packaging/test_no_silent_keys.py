@@ -1,6 +1,6 @@
 """Every key that a reader accepts is read by the program at run time, or told as one without effect.
 
-`attribute_reads.Probe` says which fields are read; `protocol.no_effect` marks those that are told.
+`attribute_reads.Probe` says which fields are read; `protocol.schema` marks those that are told.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from callboard.protocol import agent, knowledge_file
+from callboard.protocol import agent, graph, knowledge
 from callboard.protocol.agent import read_agent
-from callboard.protocol.graph import model as graph
 from callboard.protocol.mcp import config as mcp
-from callboard.protocol.no_effect import no_effect, why_without_effect
+from callboard.protocol.schema import no_effect, why_without_effect
 from callboard.protocol.settings import WITHOUT_EFFECT, Settings, api, read_settings, vault, without_effect
-from callboard.protocol.settings import keys as settings_keys
 from callboard.protocol.settings import model as settings
-from callboard.protocol.workflow import agents as workflow_agents
-from callboard.protocol.workflow import edges as workflow_edges
+from callboard.protocol.settings import read as settings_reader
 from callboard.protocol.workflow import model as workflow
 
 from .attribute_reads import ANY, Probe
@@ -36,7 +33,7 @@ AT_NO_RUN = re.compile(
 )
 """Modules that look at files without running them: what only these read has no effect."""
 
-MODULES = (agent, graph, knowledge_file, mcp, settings, api, vault, workflow, workflow_agents, workflow_edges)
+MODULES = (agent, graph, knowledge, mcp, settings, api, vault, workflow)
 
 FOR_PEOPLE = {"version", "description", "organization", "initial_instruction", "args"}
 """What a file says to those who read it, or to front ends of other programs; docs say so."""
@@ -105,7 +102,7 @@ def test_no_key_that_is_told_is_read() -> None:
 
 
 def test_every_setting_is_read_by_the_program_or_told() -> None:
-    kept = set(settings_keys.KEPT)
+    kept = set(settings_reader.KEPT)
     silent = sorted(key for key in kept - set(WITHOUT_EFFECT) if key not in probe().texts)
     assert silent == []
     assert sorted(set(WITHOUT_EFFECT) - kept) == []

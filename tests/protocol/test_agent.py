@@ -6,7 +6,7 @@ import pytest
 from support.messages import has_message
 
 from callboard.protocol.agent import Agent, read_agent
-from callboard.protocol.graph.model import Variable
+from callboard.protocol.graph import Variable
 from callboard.protocol.problems import Problem
 
 

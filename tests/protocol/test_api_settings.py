@@ -77,7 +77,7 @@ def test_case_109_three_mistakes_are_told_in_one_go_each_with_its_line() -> None
     )
     assert [re.search(r"config.yaml:(\d+)", line)[1] for line in found] == ["2", "5", "7"]
     assert "expected HOST:PORT" in found[0]
-    assert has_message(found[1], "protocol.settings.api_checks._keys")
+    assert has_message(found[1], "protocol.settings.api._keys")
     assert "callboard keys new a" in found[1]
     assert has_message(found[2], "protocol.reading._broken_bound.2", ge="1024…")
     assert not any("hunter2" in line for line in found), "what may be a key is not repeated"
@@ -129,8 +129,7 @@ def test_a_scope_that_nothing_asks_for_is_warned_of() -> None:
 def test_two_keys_of_one_id_are_refused() -> None:
     entry = f"{{subject: a, id: one, key_hash: '{HASH}', scopes: []}}"
     assert any(
-        has_message(line, "protocol.settings.api_checks._keys.6")
-        for line in errors(f"  auth: {{keys: [{entry}, {entry}]}}\n")
+        has_message(line, "protocol.settings.api._keys.6") for line in errors(f"  auth: {{keys: [{entry}, {entry}]}}\n")
     )
 
 

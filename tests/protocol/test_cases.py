@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.protocol.cases import Cases, cases_schema, read_cases
-from callboard.protocol.json_path import BadPath, Missing, at
+from callboard.protocol.cases import BadPath, Cases, PathMissing, cases_schema, read_cases, value_at
 from callboard.protocol.problems import Problem
 
 WHOLE = """\
@@ -112,19 +111,19 @@ def test_the_schema_takes_what_the_reader_takes() -> None:
     ],
 )
 def test_a_path_leads_to_a_value(path: str, value: Any) -> None:
-    assert at({"a": {"b": [{"c d": 1}, {"c d": 2}]}}, path) == value
+    assert value_at({"a": {"b": [{"c d": 1}, {"c d": 2}]}}, path) == value
 
 
 @pytest.mark.parametrize("path", ["b", "a.c", "a.b[2]", "a[*]", "a.b[0].x"])
 def test_where_nothing_is_a_path_says_so(path: str) -> None:
-    with pytest.raises(Missing):
-        at({"a": {"b": [{"c d": 1}, {"c d": 2}]}}, path)
+    with pytest.raises(PathMissing):
+        value_at({"a": {"b": [{"c d": 1}, {"c d": 2}]}}, path)
 
 
 @given(st.text(max_size=20))
 def test_any_text_is_a_path_or_is_none(text: str) -> None:
-    with suppress(BadPath, Missing):
-        at({"a": [1]}, text)
+    with suppress(BadPath, PathMissing):
+        value_at({"a": [1]}, text)
 
 
 @given(st.text(alphabet="cases:\n -name{}[]expect 0", max_size=80))

@@ -10,8 +10,7 @@ from msgspec import inspect
 from callboard.protocol.environment import PREFIXES, names_of, variable_value
 from callboard.protocol.reading import Field
 from callboard.protocol.settings import WITHOUT_EFFECT, read_settings, without_effect
-from callboard.protocol.settings.keys import bare
-from callboard.protocol.settings.read import scalars
+from callboard.protocol.settings.read import bare, scalars
 
 FIELDS = {field.name: field for _, field in scalars()}
 SPECIAL = {"model": "openai:gpt-x", "reasoning_effort": "high", "thinking_budget": "2000", "rag_language": "de"}

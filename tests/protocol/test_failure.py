@@ -7,7 +7,7 @@ import traceback
 import msgspec
 
 from callboard.protocol.errors import NodeFailed, RunFailed
-from callboard.protocol.failure import LONGEST_CAUSE, Failure
+from callboard.protocol.messages import LONGEST_CAUSE, Failure
 
 
 def _copied(failure: Failure) -> Failure:

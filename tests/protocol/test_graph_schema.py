@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callboard.protocol.agent import agent_schema, read_agent
-from callboard.protocol.graph.model import graph_schema
-from callboard.protocol.graph.read import read_graph
+from callboard.protocol.graph import graph_schema, read_graph
 from callboard.protocol.tree import plain
 from callboard.protocol.yaml_tree import parse
 

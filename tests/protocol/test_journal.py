@@ -12,7 +12,6 @@ import pytest
 from callboard.protocol import messages
 from callboard.protocol import workflow_messages as workflows
 from callboard.protocol.chat import AssistantTurn, ChatReply, ImagePart, TextPart, TokenUsage, ToolCall, UserTurn
-from callboard.protocol.failure import Failure
 from callboard.protocol.journal import (
     CAN_BE_KEPT,
     About,
@@ -35,6 +34,7 @@ from callboard.protocol.journal import (
     encode_value,
 )
 from callboard.protocol.kernel.questions import Answer, Question
+from callboard.protocol.messages import Failure
 from callboard.protocol.outcome import ChildRecord
 from callboard.protocol.requests import Limits, RunRequest
 

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from callboard.protocol.agent import agent_schema, read_agent
-from callboard.protocol.model_names import models_of
+from callboard.protocol.chat import models_of
 from callboard.protocol.settings import json_schema, read_settings
 
 

@@ -7,7 +7,7 @@ from support.messages import says
 
 from callboard.protocol.errors import ConfigError
 from callboard.protocol.settings import Settings
-from callboard.protocol.settings.prelude import Prelude, prelude_of
+from callboard.protocol.settings.model import Prelude, prelude_of
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_a_prelude_names_a_role_a_session_or_both(text: str | None, prelude: Pre
 
 @pytest.mark.parametrize("text", ["daily", "role:", ":coder", ":"])
 def test_anything_else_is_an_error_that_says_what_there_is(text: str) -> None:
-    with pytest.raises(ConfigError, match=says("protocol.settings.prelude.prelude_of", key="cmd_prelude")):
+    with pytest.raises(ConfigError, match=says("protocol.settings.model.prelude_of", key="cmd_prelude")):
         prelude_of(Settings(other={"cmd_prelude": text}), "cmd_prelude")

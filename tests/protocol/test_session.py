@@ -21,8 +21,7 @@ from callboard.protocol.chat import (
     UserTurn,
 )
 from callboard.protocol.errors import InvalidFile
-from callboard.protocol.session import Session, head_of, read_session, write_session
-from callboard.protocol.session_turns import messages_of, system_of, turns_of
+from callboard.protocol.session import Session, head_of, messages_of, read_session, system_of, turns_of, write_session
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "sessions"
 

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from support.messages import has_message, says
 
 from callboard.protocol.errors import InvalidFile
-from callboard.protocol.session import Session, read_session, write_session
-from callboard.protocol.session_turns import turns_of
-from callboard.protocol.session_yaml import DEEPEST, read_yaml, write_yaml
+from callboard.protocol.session import DEEPEST, Session, read_session, read_yaml, turns_of, write_session, write_yaml
 
 
 @pytest.mark.parametrize(
@@ -45,13 +43,13 @@ def test_aliases_are_read_until_they_stand_for_too_much() -> None:
     bomb = "a0: &a0 [lol, lol]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidFile, match=says("protocol.session_yaml._Reading._alias.2")):
+        with pytest.raises(InvalidFile, match=says("protocol.session._Reading._alias.2")):
             read_session(bomb, "f")
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:
         tracemalloc.stop()
     wide = f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]"
-    with pytest.raises(InvalidFile, match=says("protocol.session_yaml._Reading._alias.2")):
+    with pytest.raises(InvalidFile, match=says("protocol.session._Reading._alias.2")):
         read_session(wide, "f")
 
 
@@ -62,7 +60,7 @@ def test_what_nests_too_deeply_to_be_read_again_is_left_out_when_it_is_written()
     session = Session(messages=[{"role": "user", "content": "hi", "x": deep}])
     again = read_session(write_session(session), "f")
     assert again.messages[0]["content"] == "hi"
-    assert has_message(str(again.messages[0]["x"]), "protocol.session_yaml._cut")
+    assert has_message(str(again.messages[0]["x"]), "protocol.session._cut")
 
 
 @pytest.mark.parametrize(

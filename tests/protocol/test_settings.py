@@ -9,7 +9,7 @@ from support.messages import has_message
 from callboard.protocol.permissions import PermissionRule
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import ClientSettings, Extra, ModelSettings, Settings, json_schema, read_settings
-from callboard.protocol.settings.durable import DurableSettings
+from callboard.protocol.settings.model import DurableSettings
 
 FULL = """\
 model: lab:big

@@ -6,9 +6,9 @@ import unicodedata
 
 import pytest
 
-from callboard.protocol.front_matter import parted
-from callboard.protocol.others_names import arguments_back, arguments_of, ours, patterns_in, split_pattern, theirs
+from callboard.protocol.other_programs import arguments_back, arguments_of, ours, patterns_in, split_pattern, theirs
 from callboard.protocol.skill import read_skill
+from callboard.protocol.yaml_tree import split_front_matter
 
 CASES: list[tuple[str, str, str, str]] = [
     ("valid", "my-skill", "name: my-skill\ndescription: A test skill", ""),
@@ -131,6 +131,6 @@ def test_names_of_tools_go_both_ways() -> None:
 
 
 def test_front_matter_is_at_the_beginning_or_nowhere() -> None:
-    assert parted("text\n---\na: 1\n---\n").head == ""
-    assert parted("\n\n---\na: 1\n---\nrest").line == 3
-    assert parted("---\na: 1\n").open == 1
+    assert split_front_matter("text\n---\na: 1\n---\n").head == ""
+    assert split_front_matter("\n\n---\na: 1\n---\nrest").line == 3
+    assert split_front_matter("---\na: 1\n").open == 1

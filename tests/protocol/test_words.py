@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.protocol.words import split_files, split_words
+from callboard.protocol.control.chat import split_files, split_words
 
 
 @pytest.mark.parametrize(

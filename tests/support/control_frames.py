@@ -18,7 +18,7 @@ import pytest
 
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control import schema
-from callboard.protocol.event_schema import json_schema as event_schema
+from callboard.protocol.events import event_schema
 
 ENOUGH = 40
 """Frames of a kind that are looked at in one test; the thousandth word of a run is as the others are."""

@@ -24,8 +24,8 @@ from callboard.actors.front.control.methods import open_hub
 from callboard.actors.front.control.websocket import serve_websocket
 from callboard.actors.front.server.token_file import ServerFile, remove_server, write_server
 from callboard.protocol.control.caller import LOCAL
-from callboard.protocol.control.own import StartRun
-from callboard.protocol.control.things import RunInfo
+from callboard.protocol.control.method_structs import StartRun
+from callboard.protocol.control.resources import RunInfo
 from callboard.protocol.settings.api import ApiSettings
 from callboard.supervisors import Actor
 from support.fake_models import FakeModels, listening

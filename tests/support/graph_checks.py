@@ -5,7 +5,7 @@ from __future__ import annotations
 from callboard.actors.engine.graph.compat import Compat
 from callboard.actors.engine.graph.findings import CheckContext
 from callboard.actors.engine.graph.validate import check_draft
-from callboard.protocol.graph.model import Graph
+from callboard.protocol.graph import Graph
 from callboard.protocol.problems import Problem, errors_in
 
 

@@ -6,29 +6,27 @@ import msgspec
 from hypothesis import strategies as st
 
 from callboard.protocol.workflow.cycles import cycles_of
-from callboard.protocol.workflow.edges import (
+from callboard.protocol.workflow.model import (
+    AgentConfig,
     Always,
     ByLines,
     ByMessage,
     Dynamic,
     Edge,
     FunctionProcessor,
-    KeywordCondition,
-    Never,
-    RegexExtract,
-    Template,
-)
-from callboard.protocol.workflow.model import (
-    AgentConfig,
     Graph,
+    KeywordCondition,
     LiteralConfig,
     LoopCounterConfig,
     LoopTimerConfig,
+    Never,
     Node,
     NodeConfig,
     PassthroughConfig,
+    RegexExtract,
     Seed,
     SubgraphConfig,
+    Template,
 )
 
 IDS = "abcdef"

@@ -39,9 +39,9 @@ from ....protocol.effects import (
 )
 from ....protocol.errors import TurnsReached
 from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, HistoryCompacting, Warned
-from ....protocol.failure import Failure
 from ....protocol.json_values import UnfitValue
 from ....protocol.kernel.messages import Message
+from ....protocol.messages import Failure
 from ...work.agent.history import Compaction, CutResults, DoesNotFit, SumUp, invalid, too_large
 from ...work.agent.todo import TodoList
 from ...work.team_messages import UnreadMessages

@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from ....protocol.chat import Content, ToolCall, ToolTurn
 from ....protocol.effects import CallTool, Effect, Emit
 from ....protocol.events import ToolFinished, ToolStarted
-from ....protocol.failure import Failure
-from ....protocol.messages import ToolDone, WorkFailed
+from ....protocol.messages import Failure, ToolDone, WorkFailed
 from ...work.tools.calls import EVENT_LIMIT
 from ...work.tools.checking import LONGEST_NAME, MOST_CALLS, Checks, Misfit, Offer, RepeatGuard, unknown
 from ...work.tools.tool import Json, shortened, text_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ....protocol.graph.model import (
+from ....protocol.graph import (
     AgentNode,
     AnyNode,
     ApprovalNode,

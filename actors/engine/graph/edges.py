@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from ....protocol.graph.model import (
+from ....protocol.graph import (
     AgentNode,
     AnyNode,
     ApprovalNode,

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from ....protocol.graph.model import Graph
+from ....protocol.graph import Graph
 from ....protocol.problems import Problem, Severity
 from ....protocol.reading import node_of
 from ....protocol.tree import Path

@@ -19,7 +19,7 @@ from pathlib import Path as FilePath
 
 import msgspec
 
-from ....protocol.graph.model import (
+from ....protocol.graph import (
     AgentNode,
     AnyNode,
     ApprovalNode,

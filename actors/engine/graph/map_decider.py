@@ -16,10 +16,9 @@ import msgspec
 from ....protocol.effects import Effect, Emit, Finish, RunNode
 from ....protocol.errors import CallboardError, GraphMistake, NodeFailed
 from ....protocol.events import Warned
-from ....protocol.failure import Failure
-from ....protocol.graph.model import MapNode
+from ....protocol.graph import MapNode
 from ....protocol.kernel.messages import Message
-from ....protocol.messages import MapBegun, MapEnded, NodeLeft, WorkFailed
+from ....protocol.messages import Failure, MapBegun, MapEnded, NodeLeft, WorkFailed
 from . import node_exit
 from .failures import KEPT, NEVER_TOLERATED, retold, together
 from .plan import GraphPlan, State, reachable

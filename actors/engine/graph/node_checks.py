@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....protocol.errors import GraphMistake
-from ....protocol.graph.model import (
+from ....protocol.graph import (
     AgentNode,
     AnyNode,
     ApprovalNode,

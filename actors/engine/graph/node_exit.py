@@ -25,9 +25,8 @@ import msgspec
 
 from ....protocol.errors import CallboardError, ConfigError, GraphMistake, UnknownOutcome, code_of
 from ....protocol.events import EventData, NodeExited, Warned
-from ....protocol.failure import Failure
-from ....protocol.graph.model import Raw
-from ....protocol.messages import NodeLeft, WorkFailed
+from ....protocol.graph import Raw
+from ....protocol.messages import Failure, NodeLeft, WorkFailed
 from .compat import Compat
 from .failures import NEVER_TOLERATED, ExtractionFailed, noted, retold
 from .plan import ERRORS, GraphPlan, NodeResult, PlanStep, State

@@ -5,7 +5,7 @@ As in Loki, only the nodes that a `next` list names are compared with each other
 
 from __future__ import annotations
 
-from ....protocol.graph.model import (
+from ....protocol.graph import (
     AgentNode,
     AnyNode,
     ApprovalNode,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ....protocol.graph.model import Graph
+from ....protocol.graph import Graph
 from .edges import DeclaredEdge, edges
 
 

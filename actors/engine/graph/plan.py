@@ -18,7 +18,7 @@ import msgspec
 
 from ....protocol.chat import ReasoningEffort
 from ....protocol.errors import CallboardError
-from ....protocol.graph.model import AnyNode, OwnLimits, Raw, Settings
+from ....protocol.graph import AnyNode, OwnLimits, Raw, Settings
 from ....protocol.permissions import Permissions
 from ....protocol.sandbox import Own
 from ...work.tools.tool import Tool

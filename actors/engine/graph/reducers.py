@@ -165,7 +165,7 @@ REDUCERS: dict[str, Callable[[Json, list[Json]], Json]] = {
     "merge": _merge,
     "overwrite": _overwrite,
 }
-"""Function by name; the names are those of `protocol.graph.model.Reducer`."""
+"""Function by name; the names are those of `protocol.graph.Reducer`."""
 
 
 def _whole(name: str, number: float) -> float:

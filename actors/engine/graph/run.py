@@ -22,10 +22,9 @@ import trio
 from ....protocol.effects import Effect, RunNode, Work
 from ....protocol.errors import CallboardError, NodeFailed, TimedOut
 from ....protocol.events import GraphFinished, GraphStarted, NodeEntered
-from ....protocol.failure import Failure
-from ....protocol.graph.model import ScriptNode
+from ....protocol.graph import ScriptNode
 from ....protocol.kernel.errors import EndOfMail
-from ....protocol.messages import GraphBegun, NodeLeft
+from ....protocol.messages import Failure, GraphBegun, NodeLeft
 from ...io.imports import imported
 from ...work.spending.accounts import as_failure
 from ...work.transcript import Record

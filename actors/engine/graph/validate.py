@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from ....protocol.graph.model import ApprovalNode, EndNode, FunctionNode, Graph
-from ....protocol.graph.read import Draft, draft_graph
+from ....protocol.graph import ApprovalNode, Draft, EndNode, FunctionNode, Graph, draft_graph
 from ....protocol.problems import Problem, did_you_mean, errors_in
 from ....protocol.reading import in_file_order
 from .compat import MODES, Compat

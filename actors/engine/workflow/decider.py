@@ -18,9 +18,8 @@ from ....protocol.effects import Effect, Emit, Finish, SetTimer
 from ....protocol.errors import code_of
 from ....protocol.events import NodeEntered, NodeExited
 from ....protocol.events import Warned as WarnedEvent
-from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
-from ....protocol.messages import Interrupted, TimerFired, WorkFailed
+from ....protocol.messages import Failure, Interrupted, TimerFired, WorkFailed
 from ....protocol.workflow_messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
 from .machine.machine import StateMachine, WorkflowWarning
 from .machine.perform import Firing, performed

@@ -6,8 +6,7 @@ target. Cycles are drawn as they are.
 
 from __future__ import annotations
 
-from ....protocol.workflow.edges import Always, Edge, FunctionCondition, KeywordCondition, Never, RegexCondition
-from ....protocol.workflow.model import Graph
+from ....protocol.workflow.model import Always, Edge, FunctionCondition, Graph, KeywordCondition, Never, RegexCondition
 from ..graph.picture import Box, Picture, PictureLine
 
 _SHAPES = {

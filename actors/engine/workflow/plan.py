@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ....protocol.workflow.edges import FunctionCondition, FunctionProcessor
-from ....protocol.workflow.model import Graph, SubgraphConfig, Workflow
+from ....protocol.workflow.model import FunctionCondition, FunctionProcessor, Graph, SubgraphConfig, Workflow
 from .machine.structure import Structure
 from .rules import RULES, WorkflowRules
 from .search_paths import function_files, functions_directory

@@ -28,8 +28,8 @@ import trio
 from ....protocol.effects import Work
 from ....protocol.errors import CallboardError, NodeFailed, ToolFailed, code_of
 from ....protocol.events import GraphStarted, NodeEntered, NodeExited
-from ....protocol.failure import Failure
 from ....protocol.kernel.errors import EndOfMail
+from ....protocol.messages import Failure
 from ....protocol.workflow.model import AgentConfig, Graph, HumanConfig, LoopTimerConfig, SubgraphConfig
 from ....protocol.workflow_messages import (
     CALL,

@@ -33,8 +33,7 @@ import trio
 
 from ....protocol.control.caller import LOCAL, Caller
 from ....protocol.errors import CallboardError, ConfigError, Denied, RateLimited, Saturated, Unauthorized, UsageError
-from ....protocol.settings.api import ApiKey, ApiSettings, AuditSettings
-from ....protocol.settings.api_checks import LOOPBACK
+from ....protocol.settings.api import LOOPBACK, ApiKey, ApiSettings, AuditSettings
 from ....supervisors.installation import install_command
 from ...io.server_log import set_level
 from ...io.settings import load_settings

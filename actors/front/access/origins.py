@@ -19,8 +19,7 @@ from typing import final
 from urllib.parse import urlsplit
 
 from ....protocol.errors import Denied
-from ....protocol.settings.api import ApiSettings
-from ....protocol.settings.api_checks import LOOPBACK
+from ....protocol.settings.api import LOOPBACK, ApiSettings
 
 Headers = Mapping[str, str]
 _PORTS = {"http": 80, "https": 443}

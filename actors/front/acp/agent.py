@@ -25,10 +25,10 @@ from ....protocol.control import acp
 from ....protocol.control.acp import McpServer, Place, Prompt, StopReason, text_block
 from ....protocol.control.caller import LOCAL
 from ....protocol.control.errors import RUN_FAILED, Refused
-from ....protocol.control.own import StartRun
-from ....protocol.control.things import QuestionAsked
+from ....protocol.control.method_structs import StartRun
+from ....protocol.control.resources import QuestionAsked
 from ....protocol.errors import CallboardError, ConfigError, Conflict, NobodyToAsk, NotFound, UsageError
-from ....protocol.events.decode import decode
+from ....protocol.events import decode
 from ....protocol.jsonrpc import INVALID_PARAMS, Json
 from ....protocol.mcp.config import NO_HEADER_VALUE, Server, is_header_value, is_web_address
 from ....protocol.outcome import Outcome

@@ -18,8 +18,7 @@ import msgspec
 import trio
 
 from ....protocol.chat import AssistantTurn
-from ....protocol.session import Session
-from ....protocol.session_turns import turns_of
+from ....protocol.session import Session, turns_of
 from ...runs.loading import RunCallbacks
 from ...runs.sessions.names import TEMP
 from ...runs.sessions.session_locks import forget_all

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ....protocol.control import chat as frames
+from ....protocol.control.chat import unfenced
 from ....protocol.errors import Denied, ShuttingDown, ToolFailed, UsageError
 from ....protocol.events import Event, ToolDelta
 from ....protocol.problems import did_you_mean
-from ....protocol.words import unfenced
 from ...io.secret_redaction import hidden
 from ...runs.root import result_of
 from ...work.tools.permissions import Permissions

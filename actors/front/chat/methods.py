@@ -25,10 +25,10 @@ import trio
 
 from ....protocol.control import chat as frames
 from ....protocol.control.errors import Refused, error_for_client
-from ....protocol.control.own import Done, Nothing
+from ....protocol.control.method_structs import Done, Nothing
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NotFound, ShuttingDown, UsageError
-from ....protocol.settings.prelude import prelude_of
+from ....protocol.settings.model import prelude_of
 from ...io.outbox import PeerClosed
 from ...io.secret_redaction import hidden
 from ...runs.sessions.names import as_id

@@ -23,7 +23,7 @@ import trio
 from ....protocol.agent import Agent
 from ....protocol.control import chat as frames
 from ....protocol.control.caller import LOCAL
-from ....protocol.control.own import StartRun
+from ....protocol.control.method_structs import StartRun
 from ....protocol.errors import CallboardError, Conflict, ShuttingDown
 from ....protocol.mcp.config import split
 from ....protocol.requests import Overrides, RunRequest

@@ -26,7 +26,7 @@ import msgspec
 import trio
 
 from ....protocol.agent import Agent
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, NotFound, Unsupported
 from ....protocol.journal import encode_about
@@ -54,7 +54,7 @@ from .shared_limits import ProviderLimits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....protocol.control.things import ActorInfo
+    from ....protocol.control.resources import ActorInfo
     from ....protocol.journal import Began
     from ....supervisors.cluster.forks import Origin
     from ...runs.rerun.fork import Fork, ForkChanges, RunRead

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.decoding import decode_json, json_decoder
 from ....protocol.errors import CallboardError, JournalError, ShuttingDown
 from ....protocol.events import TERMINAL, LlmDelta, ToolDelta

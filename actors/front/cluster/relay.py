@@ -22,8 +22,8 @@ from trio_websocket import ConnectionClosed, HandshakeError, open_websocket_url
 
 from ....protocol import jsonrpc
 from ....protocol.control.errors import error_of
-from ....protocol.control.own import Actors, ActorsChanged, WatchingTree
-from ....protocol.control.things import ActorInfo
+from ....protocol.control.method_structs import Actors, ActorsChanged, WatchingTree
+from ....protocol.control.resources import ActorInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError
 from ....supervisors.cluster import workers

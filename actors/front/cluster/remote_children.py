@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, NobodyToAsk, NotFound, TimedOut
 from ....protocol.events import RunPlaced, Warned
 from ....protocol.kernel.questions import Answer, Question
 from ....protocol.outcome import Outcome
-from ....protocol.place import PartOf
+from ....protocol.placement import PartOf
 from ....protocol.requests import Limits, RunRequest
 from ....supervisors.cluster import queries, queue, workers
 from ....supervisors.cluster.queue import Parent, Wanted

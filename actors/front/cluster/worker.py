@@ -44,7 +44,7 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import LOCAL, Caller
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.decoding import decode_json, msgpack_decoder
 from ....protocol.errors import ActorCancelled, CallboardError, ShuttingDown
 from ....protocol.journal import BY_WORKER

@@ -18,7 +18,7 @@ import trio
 
 from ....protocol import events as ev
 from ....protocol.control.caller import Caller
-from ....protocol.control.things import ActorDetail, ActorInfo, ActorKind, TreeChange
+from ....protocol.control.resources import ActorDetail, ActorInfo, ActorKind, TreeChange
 from ....protocol.errors import Conflict, Denied, NotFound, UsageError
 from ....protocol.events import Event
 from ....protocol.messages import PersonSays

@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ....protocol.control.things import ActorInfo, RunInfo
+    from ....protocol.control.resources import ActorInfo, RunInfo
     from ....protocol.requests import RunRequest
     from ....supervisors.journal.row import StoredRow
     from ...runs.rerun.fork import Fork, ForkChanges, RunRead

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....protocol.control import durable
+from ....protocol.control import method_structs
 from ....protocol.control.caller import Caller
-from ....protocol.control.durable import Rows
-from ....protocol.control.things import Row, RunInfo, Step
+from ....protocol.control.method_structs import Rows
+from ....protocol.control.resources import Row, RunInfo, Step
 from ....protocol.decoding import decode_json
 from ....protocol.errors import NotFound, Unsupported, UsageError
-from ....protocol.journal import decode
-from ....protocol.journal_as_json import row_as_json
+from ....protocol.journal import decode, row_as_json
 from ...io.directories import journal_dir
 from ...io.imports import imported
 from .requests import check_model
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 
-async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> durable.Steps:
+async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> method_structs.Steps:
     """Return the steps after number `after`, without secrets; long texts are cut.
 
     Raises:
@@ -45,17 +44,17 @@ async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: in
     return await trio.to_thread.run_sync(partial(_page, hub, read, after, limit))
 
 
-def _page(hub: Hub, read: RunRead, after: int, limit: int) -> durable.Steps:
+def _page(hub: Hub, read: RunRead, after: int, limit: int) -> method_structs.Steps:
     places = {each.row: f"{each.node}#{each.visit}" for each in read.nodes}
     found = read.steps()
     page = found[after : after + limit]
     shown = [Step(place=places.get(step.row, ""), **msgspec.structs.asdict(step)) for step in page]
     told = hub.running.without_secrets(msgspec.json.encode(shown))
     ends = after + len(page)
-    return durable.Steps(steps=decode_json(told, list[Step]), next=ends if ends < len(found) else None)
+    return method_structs.Steps(steps=decode_json(told, list[Step]), next=ends if ends < len(found) else None)
 
 
-async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable.Forked:
+async def fork_run(hub: Hub, caller: Caller, wanted: method_structs.ForkRun) -> method_structs.Forked:
     """Start a fork of a run, or with `dry_run` list the side effects that it would repeat.
 
     Raises:
@@ -77,14 +76,14 @@ async def fork_run(hub: Hub, caller: Caller, wanted: durable.ForkRun) -> durable
     read = await _read(hub, info.run, parts=True)
     fork = await trio.to_thread.run_sync(read.fork, wanted.at)
     if wanted.dry_run:
-        return durable.Forked(run=None, at=fork.at, again=list(fork.again))
+        return method_structs.Forked(run=None, at=fork.at, again=list(fork.again))
     # Only here: a dry run starts nothing, so limits do not apply to it.
     hub.check_open()
     hub.running.check_room()
-    return durable.Forked(run=await _begun(hub, caller, info, fork, wanted), at=fork.at, again=list(fork.again))
+    return method_structs.Forked(run=await _begun(hub, caller, info, fork, wanted), at=fork.at, again=list(fork.again))
 
 
-def _check_in_cluster(info: RunInfo, wanted: durable.ForkRun) -> None:
+def _check_in_cluster(info: RunInfo, wanted: method_structs.ForkRun) -> None:
     """Raise `Unsupported` for forks that a cluster does not support."""
     if info.parent is not None:
         raise Unsupported(f"{info.run} is a part of {info.parent}, which can be forked instead")
@@ -95,7 +94,7 @@ def _check_in_cluster(info: RunInfo, wanted: durable.ForkRun) -> None:
         raise Unsupported(f"a fork of a run of a cluster can't be begun `with_changes`: {why}")
 
 
-async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: durable.ForkRun) -> RunInfo:
+async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: method_structs.ForkRun) -> RunInfo:
     from ...runs.rerun.fork import ForkChanges
 
     changes = ForkChanges(

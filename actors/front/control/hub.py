@@ -25,12 +25,11 @@ import msgspec
 import trio
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import Events, StartRun
-from ....protocol.control.things import GraphPicture, RunInfo, TargetInfo
+from ....protocol.control.method_structs import Events, StartRun
+from ....protocol.control.resources import GraphPicture, RunInfo, ServerStatus, TargetInfo
 from ....protocol.errors import Conflict, ShuttingDown, UsageError
 from ....protocol.events import TERMINAL, Event
 from ....protocol.kernel.questions import Question
-from ....protocol.mcp.status import ServerStatus
 from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll

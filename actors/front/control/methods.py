@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from ....protocol.control import durable, own, schema, session_methods
-from ....protocol.control.own import Done
-from ....protocol.control.things import QuestionAsked
+from ....protocol.control import method_structs, schema
+from ....protocol.control.resources import QuestionAsked
 from ....protocol.errors import Denied, NotFound, UsageError
 from ....protocol.version import VERSION
 from ...io.directories import state_dir
@@ -38,7 +37,7 @@ from .subscriptions import FeedLagged, Lagged, Subscription
 from .usage import usage_of
 
 if TYPE_CHECKING:
-    from ....protocol.control.things import ActorInfo
+    from ....protocol.control.resources import ActorInfo
     from ...runs.root import Root
     from .actors import TreeWatcher
     from .cluster import Cluster
@@ -62,14 +61,14 @@ log = logging.getLogger("callboard.control")
 # --- runs --------------------------------------------------------------------------------------------------
 
 
-async def _start(peer: ControlPeer, params: own.StartRun) -> Any:
+async def _start(peer: ControlPeer, params: method_structs.StartRun) -> Any:
     return await peer.hub.start(peer.caller, await peer.hub.sessions.placed(peer.caller, params))
 
 
-def _list(peer: ControlPeer, params: own.ListRuns) -> own.Runs:
+def _list(peer: ControlPeer, params: method_structs.ListRuns) -> method_structs.Runs:
     _check_limit(params.limit, MOST_RUNS)
     runs, next = peer.hub.page(peer.caller, status=params.status, limit=params.limit, before=params.before)
-    return own.Runs(runs=runs, next=next)
+    return method_structs.Runs(runs=runs, next=next)
 
 
 def _check_limit(limit: int, most: int) -> None:
@@ -77,19 +76,19 @@ def _check_limit(limit: int, most: int) -> None:
         raise UsageError(f"`limit` is a number from 1 to {most}, not {limit}")
 
 
-async def _output(peer: ControlPeer, params: own.ReadOutput) -> own.Output:
+async def _output(peer: ControlPeer, params: method_structs.ReadOutput) -> method_structs.Output:
     info = peer.hub.get(peer.caller, params.run)
     found = await peer.hub.events(peer.caller, params.run, info.seq - 1, 1) if info.over and info.seq else []
     text = str(outcome_of(info, found[0] if found else None).output or "")
     end = params.start + params.limit
-    return own.Output(text=text[params.start : end], next=end if end < len(text) else None, length=len(text))
+    return method_structs.Output(text=text[params.start : end], next=end if end < len(text) else None, length=len(text))
 
 
-def _subscribe(peer: ControlPeer, params: own.Subscribe) -> Follow:
+def _subscribe(peer: ControlPeer, params: method_structs.Subscribe) -> Follow:
     events = peer.hub.subscribe(peer.caller, params.run, params.after)
     seq = peer.hub.get(peer.caller, params.run).seq
     id = peer.new_subscription()
-    return Follow(own.Subscribed(subscription=id, seq=seq), partial(_send_events, peer, id, events), id)
+    return Follow(method_structs.Subscribed(subscription=id, seq=seq), partial(_send_events, peer, id, events), id)
 
 
 async def _send_events(peer: ControlPeer, id: str, events: Subscription) -> None:
@@ -107,7 +106,7 @@ async def _send_events(peer: ControlPeer, id: str, events: Subscription) -> None
                 several = await events.batch()
                 if events.lost != told and events.lost is not None:
                     told = events.lost
-                    lost = own.RunLost(subscription=id, run=events.run, first=told[0], last=told[1])
+                    lost = method_structs.RunLost(subscription=id, run=events.run, first=told[0], last=told[1])
                     await peer.notify("_run/lost", lost)
                 if not several:
                     break
@@ -119,10 +118,10 @@ async def _send_events(peer: ControlPeer, id: str, events: Subscription) -> None
         if isinstance(error, OSError):  # too many open files, perhaps: the client may try again, but not at once
             log.warning("the log of %s can't be read: %s", events.run, error)
             await trio.sleep(AGAIN_AFTER)
-        behind = own.RunLagged(subscription=id, run=events.run, after=events.seq, seq=events.info.seq)
+        behind = method_structs.RunLagged(subscription=id, run=events.run, after=events.seq, seq=events.info.seq)
         await peer.notify("_run/lagged", behind)
         return
-    await peer.notify("_run/ended", own.RunEnded(subscription=id, run=events.run, status=events.info.status))
+    await peer.notify("_run/ended", method_structs.RunEnded(subscription=id, run=events.run, status=events.info.status))
 
 
 def _event_frame(peer: ControlPeer, head: dict[str, Any], opening: bytes, event: bytes) -> bytes:
@@ -132,19 +131,19 @@ def _event_frame(peer: ControlPeer, head: dict[str, Any], opening: bytes, event:
     return peer.encoded_notification(head["method"], {**head["params"], "event": msgspec.Raw(event)})
 
 
-async def _events(peer: ControlPeer, params: own.ReadEvents) -> own.Events:
+async def _events(peer: ControlPeer, params: method_structs.ReadEvents) -> method_structs.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
         raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
     return await peer.hub.page_of_events(peer.caller, params.run, params.after, params.limit)
 
 
-async def _rows(peer: ControlPeer, params: durable.ReadRows) -> durable.Rows:
+async def _rows(peer: ControlPeer, params: method_structs.ReadRows) -> method_structs.Rows:
     _check_limit(params.limit, MOST_EVENTS)
     return await rows_of(peer.hub, peer.caller, params.run, params.after, params.limit)
 
 
-async def _steps(peer: ControlPeer, params: durable.ReadSteps) -> durable.Steps:
+async def _steps(peer: ControlPeer, params: method_structs.ReadSteps) -> method_structs.Steps:
     _check_limit(params.limit, MOST_EVENTS)
     return await steps_of_run(peer.hub, peer.caller, params.run, params.after, params.limit)
 
@@ -152,12 +151,12 @@ async def _steps(peer: ControlPeer, params: durable.ReadSteps) -> durable.Steps:
 # --- actors ------------------------------------------------------------------------------------------------
 
 
-async def _tree(peer: ControlPeer, params: own.TreeOf) -> own.Actors:
+async def _tree(peer: ControlPeer, params: method_structs.TreeOf) -> method_structs.Actors:
     await peer.hub.actors.measure(peer.caller, params.run)
     actors = peer.hub.actors.tree(peer.caller, params.run)
     if (cluster := _cluster_with_actors(peer, params.run)) is not None:
         actors += _visible_actors(peer, await cluster.actors(params.run))
-    return own.Actors(actors=actors, memory=memory_of_process())
+    return method_structs.Actors(actors=actors, memory=memory_of_process())
 
 
 def _cluster_with_actors(peer: ControlPeer, run: str | None) -> Cluster | None:
@@ -177,7 +176,7 @@ def _visible_actors(peer: ControlPeer, actors: list[ActorInfo]) -> list[ActorInf
     return [actor for actor in actors if known[actor.run]]
 
 
-async def _watch_tree(peer: ControlPeer, params: own.WatchTree) -> Follow:
+async def _watch_tree(peer: ControlPeer, params: method_structs.WatchTree) -> Follow:
     watch = peer.hub.actors.watch_tree(peer.caller, params.run, params.interval)
     await peer.hub.actors.measure(peer.caller, params.run)
     cluster = _cluster_with_actors(peer, params.run)
@@ -187,7 +186,7 @@ async def _watch_tree(peer: ControlPeer, params: own.WatchTree) -> Follow:
     actors = peer.hub.actors.tree(peer.caller, params.run)
     # Many actors exceed one frame: the answer has the first portion, notifications have the rest.
     first, *rest = in_portions(actors + others) or [[]]
-    result = own.WatchingTree(subscription=id, actors=first, memory=memory_of_process())
+    result = method_structs.WatchingTree(subscription=id, actors=first, memory=memory_of_process())
     body = partial(_send_changes, peer, id, watch)
     if cluster is not None:
         body = partial(_send_cluster_changes, peer, id, watch, cluster, params, others)
@@ -219,7 +218,9 @@ async def _send_change(peer: ControlPeer, id: str, changed: list[ActorInfo], gon
     first, *rest = in_portions(changed) or [[]]
     memory = memory_of_process()
     for number, portion in enumerate((first, *rest)):
-        told = own.ActorsChanged(subscription=id, changed=portion, gone=[] if number else gone, memory=memory)
+        told = method_structs.ActorsChanged(
+            subscription=id, changed=portion, gone=[] if number else gone, memory=memory
+        )
         await peer.notify("_actor/changed", told)
         await peer.room()  # wait before the next portion is encoded, so a slow client costs no memory
 
@@ -229,7 +230,7 @@ async def _send_cluster_changes(
     id: str,
     watch: TreeWatcher,
     cluster: Cluster,
-    params: own.WatchTree,
+    params: method_structs.WatchTree,
     before: list[ActorInfo],
 ) -> None:
     """Send changes of this process and of other workers.
@@ -259,9 +260,9 @@ async def _send_changes(peer: ControlPeer, id: str, watch: TreeWatcher) -> None:
 # --- questions ---------------------------------------------------------------------------------------------
 
 
-def _watch_questions(peer: ControlPeer, _: own.Nothing) -> Follow:
+def _watch_questions(peer: ControlPeer, _: method_structs.Nothing) -> Follow:
     id = peer.new_subscription()
-    return Follow(own.Watching(subscription=id), partial(_send_questions, peer, id), id)
+    return Follow(method_structs.Watching(subscription=id), partial(_send_questions, peer, id), id)
 
 
 async def _send_questions(peer: ControlPeer, id: str) -> None:
@@ -270,24 +271,24 @@ async def _send_questions(peer: ControlPeer, id: str) -> None:
             async for news in feed:
                 await peer.room()
                 if isinstance(news, QuestionAsked):
-                    await peer.notify("_question/asked", own.Asked(subscription=id, question=news.question))
+                    await peer.notify("_question/asked", method_structs.Asked(subscription=id, question=news.question))
                 else:
-                    closed = own.Closed(subscription=id, question=news.question, by=news.by)
+                    closed = method_structs.Closed(subscription=id, question=news.question, by=news.by)
                     await peer.notify("_question/closed", closed)
     except FeedLagged:
-        await peer.notify("_question/lagged", own.QuestionsLagged(subscription=id))
+        await peer.notify("_question/lagged", method_structs.QuestionsLagged(subscription=id))
 
 
 # --- the server --------------------------------------------------------------------------------------------
 
 
-def _server_info(peer: ControlPeer, _: own.Nothing) -> own.ServerInfo:
-    return own.ServerInfo(
+def _server_info(peer: ControlPeer, _: method_structs.Nothing) -> method_structs.ServerInfo:
+    return method_structs.ServerInfo(
         name="callboard",
         version=VERSION,
         subject=peer.caller.subject,
         scopes=sorted(peer.caller.scopes),
-        protocol=own.VERSION,
+        protocol=method_structs.VERSION,
         runs=peer.hub.under_way,
         uptime=trio.current_time() - peer.hub.since,
     )
@@ -341,6 +342,7 @@ _LONG = frozenset(
         *("_run/calls", "_run/call", "_run/changes", "_run/restore", "_run/resume", "_run/rows"),
         *("_run/steps", "_run/fork", "_run/output", "_result/part"),
         *("_actor/tree", "_actor/subscribe", "_actor/inspect", "_question/list"),
+        *("_session/list", "_session/get", "_session/export"),
     }
 )
 
@@ -352,24 +354,38 @@ def _sessions(peer: ControlPeer) -> Sessions:
     return peer.hub.root.sessions
 
 
-async def _get_session(peer: ControlPeer, params: session_methods.OfSession) -> session_methods.OneSession:
+async def _get_session(peer: ControlPeer, params: method_structs.OfSession) -> method_structs.OneSession:
     stored = await _sessions(peer).get(peer.caller, params.session, agent=params.agent)
     meta = await trio.to_thread.run_sync(_sessions(peer).store.meta, stored)
-    return session_methods.OneSession(session=meta, messages=stored.session.messages)
+    return method_structs.OneSession(session=meta, messages=stored.session.messages)
 
 
-async def _rename(peer: ControlPeer, params: session_methods.RenameSession) -> session_methods.OneSession:
+async def _rename(peer: ControlPeer, params: method_structs.RenameSession) -> method_structs.OneSession:
     meta = await _sessions(peer).rename(peer.caller, params.session, params.alias, agent=params.agent)
-    return session_methods.OneSession(session=meta)
+    return method_structs.OneSession(session=meta)
 
 
-async def _set_role(peer: ControlPeer, params: session_methods.SetRole) -> session_methods.OneSession:
+async def _set_role(peer: ControlPeer, params: method_structs.SetRole) -> method_structs.OneSession:
     # First: a caller without access to the session must not learn from an error which roles exist.
     await _sessions(peer).get(peer.caller, params.session, agent=params.agent)
     if params.role is not None:
         await trio.to_thread.run_sync(check_role, peer.caller, params.role, peer.hub.root)
     meta = await _sessions(peer).set_role(peer.caller, params.session, params.role, agent=params.agent)
-    return session_methods.OneSession(session=meta)
+    return method_structs.OneSession(session=meta)
+
+
+_SESSION_CALLS: dict[str, Callable[[ControlPeer, Any], Any]] = {
+    "_session/list": lambda peer, params: _sessions(peer).list(peer.caller, agent=params.agent),
+    "_session/get": _get_session,
+    "_session/rename": _rename,
+    "_session/set_role": _set_role,
+    "_session/delete": lambda peer, params: _sessions(peer).delete(peer.caller, params.session, agent=params.agent),
+    "_session/empty": lambda peer, params: _sessions(peer).empty(peer.caller, params.session, agent=params.agent),
+    "_session/compress": lambda peer, params: _sessions(peer).compress(peer.caller, params.session, agent=params.agent),
+    "_session/export": lambda peer, params: _sessions(peer).export(
+        peer.caller, params.session, agent=params.agent, form=params.form
+    ),
+}
 
 
 # --- all of them -------------------------------------------------------------------------------------------
@@ -393,37 +409,9 @@ def _method(params: Any, result: Any, call: Callable[[ControlPeer, Any], Any], *
     return Method(params, result, answer, long)
 
 
-def _of_session(does: Callable[..., Awaitable[Any]], result: Any = Done) -> Method:
-    return _method(
-        session_methods.OfSession,
-        result,
-        lambda peer, params: does(_sessions(peer), peer.caller, params.session, agent=params.agent),
-    )
-
-
 METHODS = {
-    **{
-        name: _method(params, result, _CALLS[name], long=name in _LONG)
-        for name, (params, result) in schema.METHODS.items()
-    },
-    "_session/list": _method(
-        session_methods.ListSessions,
-        session_methods.SessionList,
-        lambda peer, params: _sessions(peer).list(peer.caller, agent=params.agent),
-        long=True,
-    ),
-    "_session/get": _method(session_methods.OfSession, session_methods.OneSession, _get_session, long=True),
-    "_session/rename": _method(session_methods.RenameSession, session_methods.OneSession, _rename),
-    "_session/set_role": _method(session_methods.SetRole, session_methods.OneSession, _set_role),
-    "_session/delete": _of_session(Sessions.delete),
-    "_session/empty": _of_session(Sessions.empty),
-    "_session/compress": _of_session(Sessions.compress, session_methods.Compressed),
-    "_session/export": _method(
-        session_methods.ExportSession,
-        session_methods.Exported,
-        lambda peer, params: _sessions(peer).export(peer.caller, params.session, agent=params.agent, form=params.form),
-        long=True,
-    ),
+    name: _method(params, result, (_CALLS | _SESSION_CALLS)[name], long=name in _LONG)
+    for name, (params, result) in schema.METHODS.items()
 }
 """Callboard's own methods; `acp.agent` has those of ACP."""
 

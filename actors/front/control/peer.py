@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
 
-from ....protocol.control import own
-from ....protocol.control.bounds import MOST_CUT
+from ....protocol.control import method_structs
 from ....protocol.control.caller import Caller
 from ....protocol.control.errors import error_for_client
+from ....protocol.control.method_structs import MOST_CUT
 from ....protocol.decoding import decode_json
 from ....protocol.errors import CallboardError, Conflict, Saturated, ShuttingDown, UsageError
 from ....protocol.jsonrpc import (
@@ -200,7 +200,7 @@ class ControlPeer(peer.Peer):
             return frame
         return super().encoded_request(id, method, shortened(msgspec.json.decode(frame)["params"], self.max_frame))
 
-    async def part(self, method: str, params: dict[str, Any], start: int, etag: str | None) -> own.Part:
+    async def part(self, method: str, params: dict[str, Any], start: int, etag: str | None) -> method_structs.Part:
         """Return one part of a method's result. Each call computes the whole result again.
 
         Raises:
@@ -223,7 +223,9 @@ class ControlPeer(peer.Peer):
         if start > len(text):
             raise UsageError(f"`from` is {start}, and the result has {len(text)} characters")
         end = start + PART_LENGTH
-        return own.Part(part=text[start:end], next=end if end < len(text) else None, length=len(text), etag=whole)
+        return method_structs.Part(
+            part=text[start:end], next=end if end < len(text) else None, length=len(text), etag=whole
+        )
 
     def _method(self, name: str) -> Method | None:
         # The connection's own methods take precedence over the hub's.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import StartRun
+from ....protocol.control.method_structs import StartRun
 from ....protocol.decoding import convert
 from ....protocol.errors import Denied, UsageError
 from ....protocol.requests import Limits, RunRequest

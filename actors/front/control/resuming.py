@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.errors import CallboardError, Conflict, ShuttingDown
 from ....protocol.journal import BY_SERVER
 from ...runs.durable import TakenRun, take, take_several

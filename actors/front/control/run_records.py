@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....protocol.changes import Restored
 from ....protocol.control.caller import Caller
-from ....protocol.control.own import Calls, Changes
+from ....protocol.control.method_structs import Calls, Changes
+from ....protocol.control.resources import ModelCall, ModelCallDetail, Restored
 from ....protocol.errors import Conflict, NotFound, UsageError
-from ....protocol.model_calls import ModelCall, ModelCallDetail
 from ...io.secret_redaction import Redactor, secrets_of
 from ...work.tools.changes.run_changes import changes_of, restore, store_of
 from .logs.model_calls import has_calls, read_call, read_calls
 
 if TYPE_CHECKING:
-    from ....protocol.changes import ChangedFile
+    from ....protocol.control.resources import ChangedFile
     from ....protocol.settings import Settings
     from ...io.vault.vault import Vault
     from .hub import Hub

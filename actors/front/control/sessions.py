@@ -20,8 +20,8 @@ import trio
 
 from ....protocol.agent import Agent
 from ....protocol.control.caller import LOCAL
-from ....protocol.control.own import StartRun
-from ....protocol.control.things import RunInfo
+from ....protocol.control.method_structs import StartRun
+from ....protocol.control.resources import RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.requests import RunRequest
 from ...runs.durable import TakenRun, resumed_turn

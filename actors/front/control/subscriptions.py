@@ -21,7 +21,7 @@ from typing import Self, TypeAlias, final
 import msgspec
 import trio
 
-from ....protocol.control.things import QuestionAsked, QuestionClosed, RunInfo
+from ....protocol.control.resources import QuestionAsked, QuestionClosed, RunInfo
 from ....protocol.errors import CallboardError
 from ....protocol.kernel.questions import Question
 from .logs.files import LoggedEvent

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ....protocol.control.things import GraphEdge, GraphNode, GraphPicture, TargetInfo, TargetVariable
+from ....protocol.control.resources import GraphEdge, GraphNode, GraphPicture, TargetInfo, TargetVariable
 from ....protocol.errors import CallboardError, NotFound
-from ....protocol.graph.model import Variable
+from ....protocol.graph import Variable
 from ....protocol.requests import RunRequest
 from ...runs.finding import built_in_agents, is_installed, own_agents
 from ...runs.loading import NO_HOOKS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ....protocol.control.things import UsageGroup, UsageReport
+from ....protocol.control.resources import UsageGroup, UsageReport
 from ....protocol.errors import NotKept, UsageError
 from ...work.spending.book import TROUBLE, read, reason_of
 from ...work.spending.report import first_day, report

@@ -10,7 +10,7 @@ import trio
 from starlette.types import Receive, Scope, Send
 
 from ....protocol.control.caller import LOCAL
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.errors import CallboardError
 from ...io.http.sse import HEADERS, PING, PING_EVERY, event
 from .call import HttpCall, reply

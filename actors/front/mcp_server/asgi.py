@@ -39,7 +39,7 @@ from ....protocol.jsonrpc import (
     encode_failure,
 )
 from ....protocol.mcp.model import HANDSHAKE, HEADER_MISMATCH, MODERN, UNSUPPORTED_VERSION
-from ....protocol.settings.api_checks import LOOPBACK
+from ....protocol.settings.api import LOOPBACK
 from ....supervisors import Ref
 from ...io.http import sse
 from ...io.http.headers import joined

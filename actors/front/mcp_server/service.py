@@ -40,7 +40,7 @@ from ....protocol.events import (
     RunStarted,
     ToolStarted,
 )
-from ....protocol.graph.model import Variable
+from ....protocol.graph import Variable
 from ....protocol.kernel.questions import Answer, Question, yes_or_no
 from ....protocol.outcome import Outcome
 from ....protocol.requests import Limits, RunRequest

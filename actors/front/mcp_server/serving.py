@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 
 from ....protocol.errors import ConfigError, UsageError
-from ....protocol.settings.api import ApiLimits, ApiSettings
-from ....protocol.settings.api_checks import LOOPBACK
+from ....protocol.settings.api import LOOPBACK, ApiLimits, ApiSettings
 from ....supervisors import Actor
 from ....supervisors.installation import install_command
 from ...io.imports import imported

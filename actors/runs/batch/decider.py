@@ -13,9 +13,8 @@ import msgspec
 
 from ....protocol.effects import Effect, Finish, RunTask
 from ....protocol.errors import ConfigError
-from ....protocol.failure import Failure
 from ....protocol.kernel.messages import Message
-from ....protocol.messages import BatchBegun, TaskEnded, WorkDone, WorkFailed
+from ....protocol.messages import BatchBegun, Failure, TaskEnded, WorkDone, WorkFailed
 from ....protocol.outcome import ErrorReport
 from .journal import ResultsLost
 

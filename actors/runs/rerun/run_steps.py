@@ -18,7 +18,6 @@ import msgspec
 from ....protocol import messages
 from ....protocol.chat import ChatReply, ToolCall, UserTurn, text_of
 from ....protocol.effects import RunNode
-from ....protocol.failure import Failure
 from ....protocol.journal import (
     Answered,
     AnyRow,
@@ -32,6 +31,7 @@ from ....protocol.journal import (
     Told,
     decode_value,
 )
+from ....protocol.messages import Failure
 from ...engine.graph.decider import GraphDecider
 from ...engine.graph.plan import GraphPlan
 from ...work.journal.fork_prefix import Placed, work_path

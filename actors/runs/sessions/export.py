@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ....protocol.chat import AssistantTurn, ToolTurn, Turn, UserTurn, text_of
-from ....protocol.session import Session
-from ....protocol.session_turns import turns_of
+from ....protocol.session import Session, turns_of
 from ...work.agent.todo import TodoList
 from ...work.tools.tool import shortened
 

@@ -22,7 +22,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from ....protocol.control.session_methods import SessionMeta
+from ....protocol.control.method_structs import SessionMeta
 from ....protocol.errors import Conflict, InvalidFile, NotFound, UsageError
 from ....protocol.problems import did_you_mean
 from ....protocol.session import Session, read_session, write_session

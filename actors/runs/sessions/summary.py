@@ -14,8 +14,7 @@ import trio
 from ....protocol.chat import ChatReply, ChatRequest, UserTurn, text_of
 from ....protocol.control.caller import LOCAL
 from ....protocol.errors import CallboardError, ShuttingDown
-from ....protocol.session import Session
-from ....protocol.session_turns import turns_of
+from ....protocol.session import Session, turns_of
 from ...work.agent.history import PART, SUMMARIZER, estimate, turn_as_text
 from ...work.agent.todo import TodoList
 from ...work.tools.tool import shortened

@@ -17,9 +17,8 @@ from typing import Any
 from ....protocol.chat import Content, ToolTurn, UserTurn
 from ....protocol.chat import Turn as Said
 from ....protocol.errors import CallboardError, Conflict, InvalidFile
-from ....protocol.place import Carried
-from ....protocol.session import Session
-from ....protocol.session_turns import messages_of, same_but_for_results, turns_of, with_results
+from ....protocol.placement import Carried
+from ....protocol.session import Session, messages_of, same_but_for_results, turns_of, with_results
 from ...work.agent.history import is_summary
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import Flow

@@ -35,9 +35,8 @@ from ....protocol.agent import Agent
 from ....protocol.chat import ChatReply, ChatRequest, UserTurn
 from ....protocol.effects import AnswerChild, CancelChild, Effect, Spawn
 from ....protocol.errors import CallboardError, LimitReached, ShuttingDown, TimedOut
-from ....protocol.failure import Failure
 from ....protocol.kernel.questions import Answer, Question
-from ....protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, FamilyCalled, FromBelow
+from ....protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, Failure, FamilyCalled, FromBelow
 from ....protocol.outcome import ChildRecord
 from ....protocol.permissions import Permissions
 from ....supervisors import Actor, End

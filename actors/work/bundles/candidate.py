@@ -19,18 +19,17 @@ import msgspec
 import trio
 
 from ....protocol.agent import draft_agent
+from ....protocol.environment import REFERENCE, SECRET
 from ....protocol.errors import CallboardError, InvalidFile, NotKept
-from ....protocol.graph.model import AgentNode, Graph, LlmNode, RagNode, ScriptNode
-from ....protocol.graph.read import read_graph
+from ....protocol.graph import AgentNode, Graph, LlmNode, RagNode, ScriptNode, read_graph
 from ....protocol.macro import read_macro
+from ....protocol.mcp.config import read_mcp
 from ....protocol.mcp.editing import entries_of
-from ....protocol.mcp.read_config import read_mcp
 from ....protocol.problems import Problem, errors_in
-from ....protocol.references import REFERENCE, SECRET
 from ....protocol.role import read_role
-from ....protocol.source import parse_mapping
 from ....protocol.tree import plain
 from ....protocol.version import VERSION
+from ....protocol.yaml_tree import parse_mapping
 from ...io import temporary
 from ...io.directories import user_folder
 from ...io.named_files import is_name
@@ -43,7 +42,7 @@ from .transaction import NewFile
 
 if TYPE_CHECKING:
     from ....protocol.agent import Agent
-    from ....protocol.graph.model import Variable
+    from ....protocol.graph import Variable
     from ....supervisors import Actor
     from ..tools.declare.declaration import ToolFile
 

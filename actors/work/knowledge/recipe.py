@@ -18,7 +18,7 @@ import msgspec
 from ....protocol.agent import Agent
 from ....protocol.decoding import decode_json
 from ....protocol.errors import KnowledgeError, KnowledgeMissing
-from ....protocol.graph.model import Graph, RagNode
+from ....protocol.graph import Graph, RagNode
 from ....protocol.json_values import UNREADABLE
 from ....protocol.languages import Language
 from ....protocol.settings import Settings

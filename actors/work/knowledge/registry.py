@@ -1,6 +1,6 @@
 """Named knowledge bases, which belong to no agent.
 
-    <config>/knowledge/handbook.yaml     its sources and settings (`protocol.knowledge_file`)
+    <config>/knowledge/handbook.yaml     its sources and settings (`protocol.knowledge`)
     <config>/knowledge/handbook.kb/      the base, once it is built
     <config>/rags/manual.yaml            a file of Loki's: also known by its name, and imported on first use
 
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ....protocol.errors import InvalidFile, UsageError
-from ....protocol.knowledge_file import KnowledgeFile, read_knowledge_file
+from ....protocol.knowledge import KnowledgeFile, read_knowledge_file
 from ....protocol.problems import Problem, did_you_mean
 from ...io.atomic_write import write_whole
 from ...io.directories import user_folder

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ....protocol.mcp.config import McpConfig
-from ....protocol.mcp.read_config import read_mcp
+from ....protocol.mcp.config import McpConfig, read_mcp
 from ....protocol.problems import Problem
 from ...io.directories import user_folder
 from ...io.file_fingerprints import record_read

@@ -24,10 +24,9 @@ import msgspec
 import trio
 
 from ....protocol.cassette import AnyLine, CassetteDiffers, Head, Piece, ReplyLine, read_cassette
-from ....protocol.chat import AssistantTurn, ChatReply, ChatRequest, Delta, ReasoningDelta, TextDelta, Turn
+from ....protocol.chat import CASSETTE, AssistantTurn, ChatReply, ChatRequest, Delta, ReasoningDelta, TextDelta, Turn
 from ....protocol.decoding import convert
 from ....protocol.errors import ConfigError
-from ....protocol.model_names import CASSETTE
 from ...io.directories import cache_dir, state_dir
 from ...io.temporary import system_directory
 

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ....protocol.chat import CASSETTE, models_of
 from ....protocol.errors import ConfigError, CredentialsError, Unsupported
-from ....protocol.model_names import CASSETTE, models_of
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.patches import Api
 from ...io.environment import key_in_file

@@ -31,7 +31,7 @@ import msgspec
 import trio
 
 from ....protocol import events
-from ....protocol.chat import AssistantTurn, ChatReply, ChatRequest, TextDelta, TokenUsage, UserTurn, text_of
+from ....protocol.chat import AssistantTurn, ChatReply, ChatRequest, TextDelta, TokenUsage, UserTurn, models_of, text_of
 from ....protocol.errors import (
     CallboardError,
     ConfigError,
@@ -42,7 +42,6 @@ from ....protocol.errors import (
     TimedOut,
     UpstreamError,
 )
-from ....protocol.model_names import models_of
 from ....protocol.settings import Settings
 from ....supervisors import Retry
 from ...io.imports import imported

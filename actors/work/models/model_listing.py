@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ....protocol.model_names import models_of
+from ....protocol.chat import models_of
 from .catalog import ModelCatalog
 from .prices.table import Rate, Tiered
 from .providers import base_of, usable_clients

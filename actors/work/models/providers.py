@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ....protocol.environment import with_secrets
 from ....protocol.errors import ConfigError, CredentialsError, GraphMistake
 from ....protocol.problems import did_you_mean, suggestion
-from ....protocol.references import with_secrets
 from ....protocol.settings import CLIENT_TYPES, ClientSettings, ModelSettings, Settings
 from ....protocol.settings.model import KEYS_OF_TYPES, Cache, Interface, ReasoningSummary
 from ....protocol.version import VERSION

@@ -55,8 +55,8 @@ from ....protocol.chat import (
     Turn,
     UserTurn,
 )
+from ....protocol.control.resources import FailedTry
 from ....protocol.errors import CallboardError
-from ....protocol.model_calls import FailedTry
 from .codec import is_text
 
 LONGEST = 1024 * 1024

@@ -32,7 +32,7 @@ from ....protocol.errors import BudgetReached, CallboardError, LimitReached, Sha
 from ....protocol.requests import Limits
 
 if TYPE_CHECKING:
-    from ....protocol.graph.model import OwnLimits
+    from ....protocol.graph import OwnLimits
 
 
 class Amount(msgspec.Struct, frozen=True):

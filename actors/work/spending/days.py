@@ -36,7 +36,7 @@ import trio
 
 from ....protocol.control.caller import LOCAL
 from ....protocol.errors import BudgetReached, DayReached, LedgerBroken, TurnsReached
-from ....protocol.graph.model import OwnLimits
+from ....protocol.graph import OwnLimits
 from ....protocol.settings.api import ApiSettings, DailyLimits
 from .accounts import NOTHING, Account, Amount, Hold, room_in
 from .book import rows

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ....protocol.chat import TokenUsage
+from ....protocol.chat import CASSETTE, TokenUsage
 from ....protocol.events import UsageUpdate
-from ....protocol.model_names import CASSETTE
 from ....protocol.outcome import Usage
 from ....protocol.requests import Limits
 from .accounts import Account, Amount, by_flag

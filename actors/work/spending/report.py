@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
+from ....protocol.control.resources import DailyUse, UsageGroup, UsageReport, UsageRow
 from .book import SpendingSums
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from prompt_toolkit.history import History
 
 from ....actors.io.directories import private_directory, state_dir
 from ....actors.io.secret_redaction import hidden
-from ....protocol.words import is_open
+from ....protocol.control.chat import is_open
 
 if TYPE_CHECKING:
     from ....protocol.control import chat

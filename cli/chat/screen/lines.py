@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from os import read
 
+from ....protocol.control.chat import FENCE, is_open
 from ....protocol.kernel.questions import Question, understood
-from ....protocol.words import FENCE, is_open
 from ...render.choices import Value
 from ...render.keyboard import READING, drop_pending
 from .application import LEAVES, ChatScreen

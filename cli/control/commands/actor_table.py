@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from ....protocol.ages import age, seconds_since
-from ....protocol.control.things import ActorDetail, ActorInfo
+from ....protocol.control.resources import ActorDetail, ActorInfo
 from ....protocol.decoding import decode_json
+from ....protocol.relative_time import age, seconds_since
 from ...render.text import one_line, safe
 from ..figures import amount, money
 

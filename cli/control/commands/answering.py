@@ -13,7 +13,7 @@ import msgspec
 import trio
 
 from ....actors.runs.offline_questions import has_asked, leave_for, parked_questions
-from ....protocol.control import own
+from ....protocol.control import method_structs
 from ....protocol.errors import Conflict, NoServer, NotFound, UsageError
 from ....protocol.kernel.questions import Question, understood
 from ...frame import person_at_terminal
@@ -64,7 +64,7 @@ def answer_question(where: Where, id: str, texts: Sequence[str], *, as_json: boo
     async def answer(client: ControlClient) -> Question:
         question = _named(id, await open_questions(client))
         value = value_of(question, texts) if texts else await _asked_for(question)
-        done = await client.ask("_question/answer", own.Answered, question=question.id, value=value)
+        done = await client.ask("_question/answer", method_structs.Answered, question=question.id, value=value)
         if not done.answered:
             raise Conflict(f"question {question.id} is no longer open: another client answered it, or it was withdrawn")
         return question
@@ -246,7 +246,7 @@ async def _stop_run(client: ControlClient, word: str) -> Stopped:
         return Stopped(run.run, run.status, False)
     events = RunEvents(client, run.run, after=run.seq)
     await events.begin()  # before the cancellation, so that the subscription includes the end
-    cancelled = (await client.ask("_run/cancel", own.Cancelled, run=run.run)).cancelled
+    cancelled = (await client.ask("_run/cancel", method_structs.Cancelled, run=run.run)).cancelled
     with trio.move_on_after(_WAIT):
         async for _ in events:
             pass
@@ -254,5 +254,5 @@ async def _stop_run(client: ControlClient, word: str) -> Stopped:
 
 
 async def _stop_actor(client: ControlClient, path: str) -> Stopped:
-    cancelled = (await client.ask("_actor/cancel", own.Cancelled, path=path)).cancelled
+    cancelled = (await client.ask("_actor/cancel", method_structs.Cancelled, path=path)).cancelled
     return Stopped(path, "cancelled" if cancelled else "gone", cancelled)

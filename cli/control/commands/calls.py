@@ -12,9 +12,8 @@ import msgspec
 from ....actors.front.control.logs.model_calls import has_calls, read_body, read_call, read_calls
 from ....actors.front.control.run_records import below, no_call, no_stored_call
 from ....actors.views.call_text import CallPart, head, reply_parts, request_parts
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import ModelCall, ModelCallDetail, RunInfo
 from ....protocol.errors import NotFound, UsageError
-from ....protocol.model_calls import ModelCall, ModelCallDetail
 from ...render.text import colours, counted, json_object, one_line, paint, safe, table
 from ..figures import amount, money
 from .stored_runs import LAST, find_stored_run, runs_dir

@@ -14,7 +14,7 @@ import trio
 from ....actors.front.control.run_records import redacted_changes
 from ....actors.runs.root import Root
 from ....actors.work.tools.changes.run_changes import changes_of, restore, store_of
-from ....protocol.changes import ChangedFile, Restored
+from ....protocol.control.resources import ChangedFile, Restored
 from ....protocol.errors import CallboardError, Conflict, NobodyToAsk, NotFound
 from ....protocol.kernel.questions import Question
 from ....protocol.settings import Settings

@@ -20,13 +20,12 @@ import trio
 
 from ....actors.io.lines import from_any_thread, line_writer
 from ....actors.views.run_view import RunView
-from ....protocol.control import own
+from ....protocol.control import method_structs
 from ....protocol.control.errors import RUN_FAILED, error_of
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.decoding import convert
 from ....protocol.errors import CallboardError, NoServer, NotFound, RunFailed, ServerLost, exit_codes
-from ....protocol.events import TERMINAL, Event, QuestionAnswered, QuestionAsked
-from ....protocol.events.decode import decode
+from ....protocol.events import TERMINAL, Event, QuestionAnswered, QuestionAsked, decode
 from ....protocol.jsonrpc import ErrorData
 from ....protocol.outcome import Outcome
 from ...frame import choose_display, person_at_terminal
@@ -110,7 +109,7 @@ class _Attached:
         if gone.is_set():
             self._relay.finish(None)  # raises the write error
         if self._outcome is None:
-            info = (await client.ask("_run/get", own.OneRun, run=info.run)).run
+            info = (await client.ask("_run/get", method_structs.OneRun, run=info.run)).run
         return self._ended(info, events)
 
     async def _show_all(self, events: RunEvents, client: ControlClient, info: RunInfo, nursery: trio.Nursery) -> None:
@@ -236,7 +235,9 @@ class RemoteQuestions:
     async def _send(self, question_id: str, value: Value) -> None:
         why = "another client answered it, or it was withdrawn"
         try:
-            if (await self._client.ask("_question/answer", own.Answered, question=question_id, value=value)).answered:
+            if (
+                await self._client.ask("_question/answer", method_structs.Answered, question=question_id, value=value)
+            ).answered:
                 return
         except CallboardError as error:
             why = str(error)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ....actors.front.control.liveness import read_present
-from ....protocol.ages import age, seconds_since
-from ....protocol.control import own
+from ....protocol.control import method_structs
 from ....protocol.control.caller import LOCAL
-from ....protocol.control.things import ActorInfo, RunInfo
+from ....protocol.control.resources import ActorInfo, RunInfo
 from ....protocol.errors import NoServer
+from ....protocol.relative_time import age, seconds_since
 from ...render.text import json_object, one_line, table
 from ..client import ControlClient, runs_of, with_client
 from ..figures import cells
@@ -39,7 +39,7 @@ def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
             runs = [run for status in _LIVE for run in await runs_of(client, status=status)]
             runs.sort(key=lambda run: run.started, reverse=True)
         live = any(not run.over for run in runs)
-        actors = (await client.ask("_actor/tree", own.Actors)).actors if live else []
+        actors = (await client.ask("_actor/tree", method_structs.Actors)).actors if live else []
         return client.server.url, runs, actors
 
     url: str | None

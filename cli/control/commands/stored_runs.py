@@ -18,10 +18,10 @@ from ....actors.io.directories import state_dir
 from ....actors.runs.orphaned_runs import interrupted
 from ....actors.runs.retention import remove_stored_run
 from ....actors.work.tools.changes.store import store_of
-from ....protocol.ages import age, seconds_since
-from ....protocol.control.things import RunInfo
+from ....protocol.control.resources import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound
 from ....protocol.outcome import ErrorReport, Outcome
+from ....protocol.relative_time import age, seconds_since
 from ...render.text import counted, json_object, one_line, safe, table
 from ..client import matching_id
 from ..figures import cells, money

@@ -25,8 +25,8 @@ import msgspec
 import trio
 from rich.cells import cell_len, set_cell_size
 
-from ....protocol.control import own
-from ....protocol.control.things import ActorDetail, ActorInfo
+from ....protocol.control import method_structs
+from ....protocol.control.resources import ActorDetail, ActorInfo
 from ....protocol.errors import CallboardError
 from ....protocol.kernel.questions import Question
 from ...render.keyboard import READING, drop_pending
@@ -64,9 +64,9 @@ def watch(where: Where, run: str | None) -> int:
 def snapshot(where: Where, run: str | None, *, as_json: bool) -> str:
     """Return the current actors as text, for use without a terminal."""
 
-    async def ask(client: ControlClient) -> tuple[str, own.Actors]:
+    async def ask(client: ControlClient) -> tuple[str, method_structs.Actors]:
         of = None if run is None else (await find_run(client, run)).run
-        return client.server.url, await client.ask("_actor/tree", own.Actors, run=of)
+        return client.server.url, await client.ask("_actor/tree", method_structs.Actors, run=of)
 
     url, tree = with_client(where, ask)
     if as_json:
@@ -225,7 +225,7 @@ class Top:
 
     async def _inspect(self, path: str) -> None:
         async def ask() -> None:
-            detail = (await self._client.ask("_actor/inspect", own.OneActor, path=path)).actor
+            detail = (await self._client.ask("_actor/inspect", method_structs.OneActor, path=path)).actor
             if self._closer is not None:
                 self._closer = (detail, self._closer[1])
 
@@ -338,7 +338,7 @@ class Top:
             return
 
         async def cancel() -> None:
-            done = await self._client.ask("_actor/cancel", own.Cancelled, path=actor.path)
+            done = await self._client.ask("_actor/cancel", method_structs.Cancelled, path=actor.path)
             self._say(f"{actor.path} is asked to end" if done.cancelled else f"{actor.path} had ended")
 
         await self._try(cancel)
@@ -369,7 +369,9 @@ class Top:
             return
 
         async def send() -> None:
-            done = await self._client.ask("_question/answer", own.Answered, question=question.id, value=value)
+            done = await self._client.ask(
+                "_question/answer", method_structs.Answered, question=question.id, value=value
+            )
             self._say(
                 f"{question.id} answered" if done.answered else f"another client has answered {question.id} before"
             )

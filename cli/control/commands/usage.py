@@ -18,7 +18,7 @@ from ....actors.work.spending.book import read
 from ....actors.work.spending.days import DayReading, readings
 from ....actors.work.spending.ledger import DAY, today_of
 from ....actors.work.spending.report import first_day, report
-from ....protocol.control.things import DailyUse, UsageGroup, UsageReport, UsageRow
+from ....protocol.control.resources import DailyUse, UsageGroup, UsageReport, UsageRow
 from ....protocol.errors import ConfigError, NotKept
 from ...render.text import fitted, json_object, one_line, safe, table_of_figures
 from ..client import ControlClient, with_client

@@ -16,9 +16,8 @@ from callboard.actors.engine.driver import Driver, drive
 from callboard.protocol.effects import Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from callboard.protocol.errors import NodeFailed, UpstreamError
 from callboard.protocol.events import Event, NodeSkipped
-from callboard.protocol.failure import Failure
 from callboard.protocol.kernel.messages import Message
-from callboard.protocol.messages import FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
+from callboard.protocol.messages import Failure, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.introspection import find, pause, resume
 

@@ -19,8 +19,7 @@ from callboard.actors.engine.workflow.rules import STANDARD
 from callboard.actors.work.journal.actor_journal import JournalPlayer
 from callboard.actors.work.journal.run_journal import CannotGoOn
 from callboard.protocol.effects import Effect, Work
-from callboard.protocol.graph.model import MapNode
-from callboard.protocol.graph.read import read_graph
+from callboard.protocol.graph import MapNode, read_graph
 from callboard.protocol.journal import Told, decode, encode
 from callboard.protocol.messages import MapBegun, NodeLeft
 from callboard.protocol.workflow import read_workflow

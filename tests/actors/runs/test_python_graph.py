@@ -15,7 +15,7 @@ from support.fake_models import FakeModels, Reply, Request
 
 import callboard
 from callboard.protocol.errors import InvalidFile, JournalError, UsageError
-from callboard.protocol.graph.read import read_graph
+from callboard.protocol.graph import read_graph
 
 WRITER = callboard.Agent(name="writer", instructions="Write.")
 

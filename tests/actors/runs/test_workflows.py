@@ -99,7 +99,7 @@ async def test_all_that_is_wrong_with_a_workflow_is_told_before_it_runs(stage: S
 
 async def test_a_dialect_from_outside_wins_over_the_file(stage: Stage, tmp_path: Path) -> None:
     file = put(tmp_path, GREETING)
-    with pytest.raises(InvalidFile, match=says("protocol.workflow.parts.ends.with_ends.4")):
+    with pytest.raises(InvalidFile, match=says("protocol.workflow.read.with_ends.4")):
         await stage.run("task", file, compat="devall")
     with pytest.raises(
         UsageError, match=says("protocol.requests.RunRequest.__post_init__", COMPAT="standard, loki, devall")
@@ -253,7 +253,7 @@ def test_a_file_that_names_an_address_is_given_no_key_and_that_is_told(
     file = put(tmp_path, STRANGE.replace("BASE", "http://elsewhere.example/v1"))
     problems = callboard.validate(file)
     assert [(problem.code, problem.line) for problem in problems] == [("withheld_key", 4), ("withheld_key", 8)]
-    assert has_message(problems[0].message, "protocol.workflow.parts.nodes._check_key", key="OPENAI_API_KEY")
+    assert has_message(problems[0].message, "protocol.workflow.parts._check_key", key="OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.example/v1")
     assert callboard.validate(file) == []
 

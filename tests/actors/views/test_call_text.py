@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callboard.actors.views.call_text import call_text, reply_parts
 from callboard.protocol.chat import ToolCall
-from callboard.protocol.model_calls import FailedTry, ModelCallDetail, ShownReply, ShownRequest
+from callboard.protocol.control.resources import FailedTry, ModelCallDetail, ShownReply, ShownRequest
 
 
 def detail(**given: object) -> ModelCallDetail:

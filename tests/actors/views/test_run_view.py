@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from callboard.actors.views.run_view import RunView
 from callboard.protocol import events as ev
-from callboard.protocol.events.decode import decode
+from callboard.protocol.events import decode
 
 RECORDED = {path.stem: path for path in sorted(Path(__file__).with_name("recorded").glob("*.jsonl"))}
 NOW = datetime(2026, 11, 3, tzinfo=UTC)

@@ -14,7 +14,7 @@ from support.messages import has_message, says
 from callboard.actors.work.variables import missing_variables, named_file_of, overridden, resolve_variables, session_of
 from callboard.protocol.agent import Agent
 from callboard.protocol.errors import ConfigError, UsageError
-from callboard.protocol.graph.model import Variable
+from callboard.protocol.graph import Variable
 
 NAMED = Variable(name="username", description="Your user name", default="{{MY_USERNAME}}")
 TELL = '# @cmd Tells it.\ntell() { echo "it is $LLM_AGENT_VAR_USERNAME" >> "$LLM_OUTPUT"; }\n'

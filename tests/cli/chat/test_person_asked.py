@@ -7,7 +7,7 @@ from support.chat_screen import ChatStage
 
 from callboard.cli.chat.client import ChatClient
 from callboard.cli.chat.server_requests import PersonAsked, QuestionNotice
-from callboard.protocol.control import own
+from callboard.protocol.control import method_structs
 from callboard.protocol.kernel.questions import Question
 
 
@@ -39,7 +39,7 @@ def test_one_that_comes_before_its_run_is_known_is_shown_when_that_is(stage: Cha
         for id, run in (("q-1", "run-1"), ("q-2", "run-2"), ("q-3", "run-1"), ("q-4", "run-1")):
             person.asked(asked(id, run))
         assert shown() == []
-        person.closed(own.Closed(subscription="", question="q-3", by="another"))
+        person.closed(method_structs.Closed(subscription="", question="q-3", by="another"))
         person.only({"q-1", "q-2"})
         runs.add("run-1")
         person.began("run-1")

@@ -12,7 +12,7 @@ from support.waiting import until
 from trio_websocket import WebSocketConnection
 
 from callboard.cli.control.client import PATIENCE, ControlClient, open_client
-from callboard.protocol.control import own
+from callboard.protocol.control import method_structs
 from callboard.protocol.errors import (
     CallboardError,
     Denied,
@@ -36,7 +36,7 @@ async def test_requests_under_way_get_each_its_own_answer(small: SmallServer, cl
     got: dict[str, str] = {}
 
     async def ask(name: str) -> None:
-        got[name] = (await client.ask("_run/list", own.Runs, before=name)).runs[0].run
+        got[name] = (await client.ask("_run/list", method_structs.Runs, before=name)).runs[0].run
 
     async with trio.open_nursery() as nursery:
         for number in range(20):
@@ -48,7 +48,7 @@ async def test_requests_under_way_get_each_its_own_answer(small: SmallServer, cl
 
 async def test_what_is_not_given_is_not_sent(small: SmallServer, client: ControlClient) -> None:
     small.answers["_actor/tree"] = lambda _: {"actors": []}
-    await client.ask("_actor/tree", own.Actors, run=None)
+    await client.ask("_actor/tree", method_structs.Actors, run=None)
     assert await small.heard("_actor/tree") == [{}]
 
 
@@ -61,14 +61,14 @@ async def test_a_refusal_is_the_error_that_it_was_at_the_server(
 
     small.answers["_run/get"] = refuse
     with pytest.raises(CallboardError, match="no run 'x'") as caught:
-        await client.ask("_run/get", own.OneRun, run="x")
+        await client.ask("_run/get", method_structs.OneRun, run="x")
     assert (caught.value.code, caught.value.exit_code) == (code, exit_code)
 
 
 async def test_an_answer_of_another_shape_is_told(small: SmallServer, client: ControlClient) -> None:
     small.answers["_run/get"] = lambda _: {"run": 7}
     with pytest.raises(ServerLost, match=says("cli.control.client.ControlClient._read")):
-        await client.ask("_run/get", own.OneRun, run="x")
+        await client.ask("_run/get", method_structs.OneRun, run="x")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_a_request_whose_connection_is_cut_fails_and_the_next_connects_aga
     await small.drop()
     with pytest.raises(ServerLost):
         await connection.request("_run/list", {})
-    assert (await client.ask("_run/list", own.Runs)).runs == []
+    assert (await client.ask("_run/list", method_structs.Runs)).runs == []
     assert len(small.tokens) == 2
     assert told == []
 

@@ -15,8 +15,7 @@ from support.waiting import PATIENCE
 from callboard.cli.control import connection as connection_module
 from callboard.cli.control.client import ControlClient, QuestionWatch, RunEvents, TreeWatch
 from callboard.protocol.errors import CallboardError
-from callboard.protocol.events import Event, LlmDelta, RunStarted, encode
-from callboard.protocol.events.decode import decode
+from callboard.protocol.events import Event, LlmDelta, RunStarted, decode, encode
 
 RUN = "run-1"
 

@@ -6,8 +6,7 @@ import jsonschema
 import pytest
 
 from callboard.protocol.agent import agent_schema, read_agent
-from callboard.protocol.graph.model import LlmNode, graph_schema
-from callboard.protocol.graph.read import read_graph
+from callboard.protocol.graph import LlmNode, graph_schema, read_graph
 from callboard.protocol.mcp.config import HealthCheck, PoolSettings
 from callboard.protocol.settings import Settings, json_schema, read_settings
 

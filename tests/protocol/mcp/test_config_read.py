@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from support.messages import has_message, says
 
 from callboard.protocol.errors import UsageError
-from callboard.protocol.mcp.config import McpConfig, OAuth, Server, ToolList
-from callboard.protocol.mcp.read_config import read_mcp
+from callboard.protocol.mcp.config import McpConfig, OAuth, Server, ToolList, read_mcp
 
 FULL = """\
 // what callboard starts
@@ -195,7 +194,7 @@ def test_approvals_of_other_programs_are_no_permissions_of_ours(key: str) -> Non
     config = read(f'"s": {{"command": "x", "{key}": ["get"]}}')
     [problem] = config.problems
     assert (problem.severity, problem.code) == ("warning", "ignored_key")
-    assert has_message(str(problem), "protocol.mcp.read_config._Reader.understood.2", path="s")
+    assert has_message(str(problem), "protocol.mcp.config._Reader.understood.2", path="s")
     assert config.servers["s"].trust == "hints"
 
 
@@ -365,9 +364,7 @@ def test_names_of_which_one_begins_like_the_tools_of_the_other_are_warned_of() -
     config = read_mcp('{"mcpServers": {"a__b": {"command": "x"},\n"a": {"command": "y"}, "ab": {"command": "z"}}}', "m")
     (problem,) = config.problems
     assert (problem.severity, problem.code, problem.line) == ("warning", "names_overlap", 2)
-    assert has_message(
-        problem.message, "protocol.mcp.read_config._Reader.check_name", longer="a__b", shorter="a", begin="b"
-    )
+    assert has_message(problem.message, "protocol.mcp.config._Reader.check_name", longer="a__b", shorter="a", begin="b")
     assert set(config.servers) == {"a__b", "a", "ab"}
 
 

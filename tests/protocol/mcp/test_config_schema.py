@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from callboard.protocol.mcp.read_config import TYPES, mcp_schema, read_mcp
+from callboard.protocol.mcp.config import TYPES, mcp_schema, read_mcp
 
 
 def test_the_schema_is_one() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callboard.protocol.errors import InvalidFile
+from callboard.protocol.mcp.config import read_mcp
 from callboard.protocol.mcp.editing import EMPTY, entries_of, with_entry, without_entry
-from callboard.protocol.mcp.read_config import read_mcp
 
 TIME = {"command": "uvx", "args": ["mcp-server-time"]}
 DOCS = {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer ${DOCS_TOKEN}"}}

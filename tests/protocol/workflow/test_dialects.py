@@ -9,7 +9,8 @@ from support.messages import has_message
 from support.workflow_files import GOOD, KNOWN
 
 from callboard.protocol.workflow import DEVALL, STANDARD, Mode, Workflow, read_workflow
-from callboard.protocol.workflow.edges import (
+from callboard.protocol.workflow.model import (
+    AgentConfig,
     Always,
     ByArray,
     ByDelimiter,
@@ -20,13 +21,16 @@ from callboard.protocol.workflow.edges import (
     Dynamic,
     Edge,
     FunctionCondition,
+    HumanConfig,
     KeywordCondition,
+    LiteralConfig,
     Never,
+    PythonConfig,
     RegexCondition,
     RegexExtract,
+    Seed,
     Template,
 )
-from callboard.protocol.workflow.model import AgentConfig, HumanConfig, LiteralConfig, PythonConfig, Seed
 
 
 def whole(text: str, compat: Mode | None = None) -> Workflow:

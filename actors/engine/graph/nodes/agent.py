@@ -8,7 +8,7 @@ from itertools import count
 import msgspec
 
 from .....protocol.errors import NodeFailed, UpstreamError
-from .....protocol.graph.model import AgentNode
+from .....protocol.graph import AgentNode
 from .....supervisors import Actor, Retry
 from ....work.context import AgentCall
 from ....work.transcript import Record

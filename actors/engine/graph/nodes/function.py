@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .....protocol.errors import NodeFailed, TimedOut, UsageError
-from .....protocol.graph.model import FunctionNode
+from .....protocol.graph import FunctionNode
 from .....protocol.json_values import to_json
 from .....supervisors.user_code import user_code
 from ....work import playback as play

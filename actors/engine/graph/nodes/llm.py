@@ -22,7 +22,7 @@ import msgspec
 
 from .....protocol.chat import ChatReply, ChatRequest, UserTurn
 from .....protocol.errors import ModelError, NodeFailed
-from .....protocol.graph.model import LlmNode
+from .....protocol.graph import LlmNode
 from .....protocol.json_values import NotJson, decode, values_in
 from .....supervisors import Actor
 from ....io.imports import imported

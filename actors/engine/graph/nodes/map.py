@@ -12,10 +12,9 @@ import trio
 
 from .....protocol.effects import RunNode
 from .....protocol.errors import CallboardError, GraphMistake
-from .....protocol.failure import Failure
-from .....protocol.graph.model import MapNode
-from .....protocol.messages import MapBegun, MapEnded, NodeLeft
-from .....protocol.place import Branch, needs_of
+from .....protocol.graph import MapNode
+from .....protocol.messages import Failure, MapBegun, MapEnded, NodeLeft
+from .....protocol.placement import Branch, needs_of
 from .....supervisors import Actor
 from ....work.context import SeparatePart
 from ....work.spending.accounts import as_failure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .....protocol.errors import NodeFailed
-from .....protocol.graph.model import ApprovalNode, InputNode
+from .....protocol.graph import ApprovalNode, InputNode
 from .....protocol.kernel.questions import Question
 from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout

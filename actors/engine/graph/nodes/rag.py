@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .....protocol.errors import CallboardError
-from .....protocol.graph.model import RagNode
+from .....protocol.graph import RagNode
 from .....supervisors import Actor
 from ..failures import NEVER_TOLERATED, retold
 from ..plan import NodeJob, NodeResult

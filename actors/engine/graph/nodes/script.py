@@ -23,7 +23,7 @@ import trio
 
 from .....protocol.errors import NodeFailed, SendingRefused, TimedOut
 from .....protocol.events import ToolDelta, ToolFinished, ToolStarted
-from .....protocol.graph.model import ScriptNode
+from .....protocol.graph import ScriptNode
 from .....protocol.json_values import NotJson, decode
 from ....io import temporary
 from ....io.directories import root_dir, user_folder

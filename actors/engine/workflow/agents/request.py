@@ -12,8 +12,7 @@ from .....protocol.chat import ChatRequest
 from .....protocol.decoding import convert
 from .....protocol.errors import GraphMistake, ModelError, UpstreamError
 from .....protocol.settings import Settings
-from .....protocol.workflow.agents import Retry
-from .....protocol.workflow.model import AgentConfig
+from .....protocol.workflow.model import AgentConfig, Retry
 from .....supervisors import Backoff
 from .....supervisors import Retry as Policy
 from .....supervisors.policy import is_transient

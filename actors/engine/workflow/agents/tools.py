@@ -35,8 +35,8 @@ from .....protocol.errors import ConfigError, GraphMistake, ToolFailed
 from .....protocol.mcp.config import NO_HEADER_VALUE, Server, is_header_value, is_web_address
 from .....protocol.problems import did_you_mean, errors_in
 from .....protocol.skill import FILE
-from .....protocol.workflow.agents import FunctionTools, McpLocalTools, McpRemoteTools, ToolEntry, Tooling
-from .....protocol.workflow.agents import Skills as Allowed
+from .....protocol.workflow.model import FunctionTools, McpLocalTools, McpRemoteTools, ToolEntry, Tooling
+from .....protocol.workflow.model import Skills as Allowed
 from ....io import temporary
 from ....work.models.codec import file_as_text
 from ....work.opening_instructions import ListedSkill, OpeningInstructions

@@ -17,11 +17,20 @@ from typing import Any
 import msgspec
 import yaml
 
-from .....protocol.model_names import models_of
+from .....protocol.chat import models_of
 from .....protocol.problems import Problem
-from .....protocol.workflow.agents import Retry
-from .....protocol.workflow.edges import Always, Edge, RegexExtract
-from .....protocol.workflow.model import AgentConfig, HumanConfig, LiteralConfig, Node, PassthroughConfig, Workflow
+from .....protocol.workflow.model import (
+    AgentConfig,
+    Always,
+    Edge,
+    HumanConfig,
+    LiteralConfig,
+    Node,
+    PassthroughConfig,
+    RegexExtract,
+    Retry,
+    Workflow,
+)
 from ..agents.request import TEMPERATURE
 from ..machine.structure import NodeEdges, Structure
 from ..rules import RULES, WorkflowRules

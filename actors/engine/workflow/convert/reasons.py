@@ -11,18 +11,23 @@ import msgspec
 from .....protocol.problems import Problem
 from .....protocol.tree import Path
 from .....protocol.workflow.cycles import cycles_of
-from .....protocol.workflow.edges import (
+from .....protocol.workflow.model import (
+    AgentConfig,
     Always,
     Condition,
     Edge,
     FunctionCondition,
     FunctionProcessor,
+    Graph,
+    HumanConfig,
     KeywordCondition,
+    LiteralConfig,
     Never,
+    Node,
+    PassthroughConfig,
     RegexCondition,
     Template,
 )
-from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, LiteralConfig, Node, PassthroughConfig
 from ..edges.conditions import CODE_FAILED
 
 BUILT_IN: dict[str, Condition] = {

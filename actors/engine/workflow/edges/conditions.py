@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from .....protocol.problems import did_you_mean
-from .....protocol.workflow.edges import Always, Condition, FunctionCondition, KeywordCondition, Never, RegexCondition
+from .....protocol.workflow.model import Always, Condition, FunctionCondition, KeywordCondition, Never, RegexCondition
 from .matching import Pattern
 
 Test: TypeAlias = Callable[[str], bool | Awaitable[bool]]

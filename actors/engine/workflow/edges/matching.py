@@ -21,7 +21,7 @@ import regex
 import trio
 
 from .....protocol.errors import GraphMistake, NodeFailed
-from .....protocol.workflow.edges import ByMatch, RegexExtract
+from .....protocol.workflow.model import ByMatch, RegexExtract
 
 AT_ONCE = 0.002
 """Seconds that a match may block the event loop."""

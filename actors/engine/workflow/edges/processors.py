@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from .....protocol.json_values import NotJson, decode
-from .....protocol.workflow.edges import FunctionProcessor, Processor, RegexExtract, Template
+from .....protocol.workflow.model import FunctionProcessor, Processor, RegexExtract, Template
 from ...graph.templates import MISSING, getter, render
 from ..messages import Message
 from .conditions import Change, Functions, MissingFunction

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from .....protocol.json_values import NotJson, decode
-from .....protocol.workflow.edges import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
+from .....protocol.workflow.model import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
 from ...graph.templates import render
 from ..messages import Message
 from .matching import Pattern, pattern_in

@@ -24,9 +24,15 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake, UnknownOutcome
-from .....protocol.failure import Failure
-from .....protocol.workflow.edges import Dynamic
-from .....protocol.workflow.model import LiteralConfig, LoopCounterConfig, LoopTimerConfig, Node, PassthroughConfig
+from .....protocol.messages import Failure
+from .....protocol.workflow.model import (
+    Dynamic,
+    LiteralConfig,
+    LoopCounterConfig,
+    LoopTimerConfig,
+    Node,
+    PassthroughConfig,
+)
 from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeSaid, Unit
 from ...graph.failures import NEVER_TOLERATED, noted, together
 from ..edges.processors import filled

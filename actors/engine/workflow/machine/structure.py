@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from .....protocol.errors import GraphMistake
 from .....protocol.workflow.cycles import cyclic
-from .....protocol.workflow.edges import (
+from .....protocol.workflow.model import (
     Always,
     ByDelimiter,
     ByMatch,
@@ -30,20 +30,18 @@ from .....protocol.workflow.edges import (
     Edge,
     FunctionCondition,
     FunctionProcessor,
-    KeywordCondition,
-    Never,
-    Template,
-)
-from .....protocol.workflow.model import (
     Graph,
     HumanConfig,
+    KeywordCondition,
     LiteralConfig,
     LoopCounterConfig,
     LoopTimerConfig,
+    Never,
     Node,
     PassthroughConfig,
     PythonConfig,
     SubgraphConfig,
+    Template,
 )
 from ..edges.conditions import Functions, MissingFunction, Test, predicate_of
 from ..edges.processors import Process, names_in, process_of

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from .....protocol.errors import CallboardError
-from .....protocol.workflow.agents import FileSource
+from .....protocol.workflow.model import FileSource
 from .....supervisors import Actor
 from ....work.context import RunContext
 from ....work.knowledge.embed import local

@@ -16,7 +16,7 @@ import msgspec
 from .....protocol.decoding import decode_json
 from .....protocol.errors import ModelError
 from .....protocol.json_values import UNREADABLE
-from .....protocol.workflow.agents import Mem0Store
+from .....protocol.workflow.model import Mem0Store
 from .similarity import plain
 from .stores import MemoryStore
 

@@ -27,9 +27,20 @@ import trio
 
 from .....protocol.errors import BudgetReached, CallboardError, ShuttingDown, TurnsReached
 from .....protocol.events import KnowledgeRetrieved, Warned
-from .....protocol.workflow.agents import Blackboard, Embedding, FileStore, Mem0Store, MemoryUse, SimpleStore, Stage
-from .....protocol.workflow.agents import Store as Described
-from .....protocol.workflow.model import AgentConfig, Graph, HumanConfig, Node
+from .....protocol.workflow.model import (
+    AgentConfig,
+    Blackboard,
+    Embedding,
+    FileStore,
+    Graph,
+    HumanConfig,
+    Mem0Store,
+    MemoryUse,
+    Node,
+    SimpleStore,
+    Stage,
+)
+from .....protocol.workflow.model import Store as Described
 from .....supervisors import Actor
 from ....work.journal.actor_journal import noted, scope_of
 from ....work.labels.labels import Labels

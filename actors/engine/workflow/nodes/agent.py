@@ -21,8 +21,7 @@ import trio
 from .....protocol.chat import AssistantTurn, ChatRequest, Turn, UserTurn
 from .....protocol.errors import CallboardError, GraphMistake, NodeFailed, TimedOut
 from .....protocol.events import Warned
-from .....protocol.workflow.agents import Stage
-from .....protocol.workflow.model import AgentConfig
+from .....protocol.workflow.model import AgentConfig, Stage
 from ....work.context import AgentCall
 from ....work.opening_instructions import OpeningInstructions
 from ....work.tools.calls import Around, CallPlayer

@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from .....protocol.errors import CallboardError, GraphMistake
-from .....protocol.failure import Failure
+from .....protocol.messages import Failure
 from .....protocol.workflow_messages import NODE, NodeSaid
 from .....supervisors import Actor
 from .....supervisors.user_code import failure_of, user_code

@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from .....protocol.chat import AssistantTurn, Turn, UserTurn
+from .....protocol.chat import AssistantTurn, Turn, UserTurn, models_of
+from .....protocol.control.chat import split_words
 from .....protocol.control.errors import error_for_client
-from .....protocol.control.own import StartRun
+from .....protocol.control.method_structs import StartRun
 from .....protocol.errors import CallboardError, ConfigError, Conflict, Denied, ShuttingDown, UsageError
-from .....protocol.model_names import models_of
-from .....protocol.session_turns import messages_of, turns_of
-from .....protocol.words import split_words
+from .....protocol.session import messages_of, turns_of
 from ....io.vault.lookups import ForChecks
 from ....runs.finding import own_agents
 from ....runs.loading import NO_HOOKS

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.control.caller import LOCAL, Caller
+from .....protocol.environment import is_secret_name
 from .....protocol.errors import ConfigError, Denied, NobodyToAsk, NotFound, UsageError
 from .....protocol.kernel.questions import Answer, Question
 from .....protocol.problems import did_you_mean
-from .....protocol.references import is_secret_name
 from .....protocol.settings import ClientSettings
 from ....io.imports import imported
 from ....io.oauth.authorization import authorization, code_from, is_on_loopback, listening

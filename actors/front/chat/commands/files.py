@@ -6,8 +6,8 @@ import os
 
 import trio
 
+from .....protocol.control.chat import split_files, split_words
 from .....protocol.errors import NotFound
-from .....protocol.words import split_files, split_words
 from ....io.saved_replies import store_reply
 from ....work.macros import FILES, find, lines_of
 from .. import completion

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from .....protocol.chat import UserTurn, text_of
 from .....protocol.errors import CallboardError, Conflict
-from .....protocol.session import Session
-from .....protocol.session_turns import turns_of
+from .....protocol.session import Session, turns_of
 from ...control.run_records import changes_of_run, restore_run
 from ..chat_storage import LastPrompt, Message, PromptStart
 from ..command_line import ChatLine, command

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.errors import NotFound, UsageError
-from .....protocol.events import KnowledgeRetrieved
-from .....protocol.events.decode import decode
+from .....protocol.events import KnowledgeRetrieved, decode
 from ....work.knowledge import registry
 from ....work.knowledge.overview import base_info
 from ....work.knowledge.recipe import Recipe

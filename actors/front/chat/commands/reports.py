@@ -10,7 +10,7 @@ import trio
 from .....protocol.chat import AssistantTurn, ReasoningEffort, ToolTurn, UserTurn
 from .....protocol.decoding import convert
 from .....protocol.errors import Conflict, UsageError
-from .....protocol.session_turns import turns_of
+from .....protocol.session import turns_of
 from ....views.call_text import call_text
 from ....views.money import usd
 from ....work.agent.history import estimate

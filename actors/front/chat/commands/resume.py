@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .....protocol.ages import age, seconds_since
 from .....protocol.chat import UserTurn, text_of
 from .....protocol.errors import Conflict, NotFound
-from .....protocol.session import Session
-from .....protocol.session_turns import turns_of
+from .....protocol.relative_time import age, seconds_since
+from .....protocol.session import Session, turns_of
 from ....runs.sessions.names import is_automatic
 from ....views.money import usd
 from ..chat_storage import ChatStorage, LastPrompt

@@ -9,8 +9,7 @@ import trio
 from .....protocol.errors import Conflict, NotFound, UsageError
 from .....protocol.problems import did_you_mean
 from .....protocol.role import Role, role_of_prompt, split_name
-from .....protocol.session import Session
-from .....protocol.session_yaml import write_yaml
+from .....protocol.session import Session, write_yaml
 from ....io.named_files import is_name
 from ....runs.role_run import without_servers
 from ....runs.sessions.roles import change_role

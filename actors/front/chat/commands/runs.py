@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .....protocol.ages import age, seconds_since
 from .....protocol.control import chat as frames
-from .....protocol.control import durable
-from .....protocol.control.things import Step
+from .....protocol.control import method_structs
+from .....protocol.control.resources import Step
 from .....protocol.errors import Conflict, NotFound
+from .....protocol.relative_time import age, seconds_since
 from ...control.durable_runs import fork_run, steps_of_run
 from ..command_line import ChatLine, command
 from .info import in_columns
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
-    from .....protocol.control.things import RunInfo
+    from .....protocol.control.resources import RunInfo
     from ...control.logs.files import LoggedEvent
     from ..chat import Chat
 
@@ -67,7 +67,7 @@ async def _from(line: ChatLine) -> None:
         raise line.misused()
     # `RUN:STEP` selects a step of another run.
     run, _, at = at.rpartition(":")
-    wanted = durable.ForkRun(run=_run(line, run), at=at, prompt=words.strip() or None, dry_run=True)
+    wanted = method_structs.ForkRun(run=_run(line, run), at=at, prompt=words.strip() or None, dry_run=True)
     # Dry run first: the user must see which effects would be repeated before they are.
     looked = await fork_run(line.hub, line.caller, wanted)
     if looked.again:
@@ -77,7 +77,7 @@ async def _from(line: ChatLine) -> None:
         )
         if not await line.confirm("Go on?"):
             return
-    begun = await fork_run(line.hub, line.caller, durable.ForkRun(run=wanted.run, at=at, prompt=wanted.prompt))
+    begun = await fork_run(line.hub, line.caller, method_structs.ForkRun(run=wanted.run, at=at, prompt=wanted.prompt))
     assert begun.run is not None
     await watch(line, begun.run)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.errors import Conflict, NotFound, UsageError
-from .....protocol.session import Session, read_session, write_session
-from .....protocol.session_turns import turns_of
+from .....protocol.session import Session, read_session, turns_of, write_session
 from ....io.secret_redaction import without_secrets
 from ....runs.session_run import keep_unnamed
 from ....runs.sessions.names import TEMP, checked_alias

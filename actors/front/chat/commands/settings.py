@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from .....protocol.errors import ConfigError, InvalidFile, NotKept, UsageError
-from .....protocol.mcp.config import split
-from .....protocol.mcp.read_config import read_mcp
+from .....protocol.mcp.config import read_mcp, split
 from .....protocol.problems import Problem, errors_in
 from .....protocol.settings.read import read_settings
 from ....io.atomic_write import write_whole

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .....protocol.words import split_words
+from .....protocol.control.chat import split_words
 from ....io.updating import how_to_update
 from ....runs.root import result_of
 from ....work.bundles import manage

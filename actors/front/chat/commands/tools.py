@@ -27,7 +27,7 @@ from .info import LONGEST, counted, table
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
-    from .....protocol.mcp.status import ServerStatus
+    from .....protocol.control.resources import ServerStatus
     from ..chat import Chat
 
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from .....protocol.control.things import RunInfo
+from .....protocol.control.resources import RunInfo
 from .....protocol.decoding import json_decoder
 from .....protocol.requests import ID
 from ....io.atomic_write import write_whole

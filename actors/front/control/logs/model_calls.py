@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from .....protocol.control.resources import ModelCall, ModelCallDetail, ShownReply, ShownRequest
 from .....protocol.decoding import convert, json_decoder
 from .....protocol.json_values import UNREADABLE
-from .....protocol.model_calls import ModelCall, ModelCallDetail, ShownReply, ShownRequest
 from ....work.models.recorder import AnsweredLine, AskedLine, PieceLine, Ranges, SentLine
 from ..runs.summary import rfc3339
 from .files import REQUESTS

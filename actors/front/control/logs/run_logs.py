@@ -27,7 +27,7 @@ from weakref import WeakSet, WeakValueDictionary
 import msgspec
 import trio
 
-from .....protocol.control.things import RunInfo
+from .....protocol.control.resources import RunInfo
 from .....protocol.errors import ConfigError
 from .....protocol.journal import About
 from .....protocol.outcome import ErrorReport

@@ -30,7 +30,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from .....protocol.control.things import RunInfo
+from .....protocol.control.resources import RunInfo
 from .....supervisors.histogram import LatencyHistogram
 from ....io.lines import from_any_thread
 from .files import EVENTS, StoredRun, make_private, write_summary

@@ -35,7 +35,7 @@ from ....work.journal.pending_answers import encode_answer
 from .running import Running
 
 if TYPE_CHECKING:
-    from .....protocol.control.things import RunInfo
+    from .....protocol.control.resources import RunInfo
     from ....runs.root import Root
     from ..subscriptions import OpenQuestions
     from .live_run import LiveRun

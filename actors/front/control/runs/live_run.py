@@ -16,9 +16,8 @@ from datetime import UTC, datetime
 import msgspec
 import trio
 
-from .....protocol.control.things import RunInfo
-from .....protocol.events import SCHEMA_VERSION, TERMINAL, Event, encode
-from .....protocol.events.decode import decode
+from .....protocol.control.resources import RunInfo
+from .....protocol.events import SCHEMA_VERSION, TERMINAL, Event, decode, encode
 from .....protocol.outcome import ErrorReport
 from ....views.run_view import RunView
 from ..logs.files import LoggedEvent

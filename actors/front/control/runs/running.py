@@ -29,7 +29,7 @@ import msgspec
 import trio
 
 from .....protocol.control.caller import LOCAL, Caller
-from .....protocol.control.things import RunInfo
+from .....protocol.control.resources import RunInfo
 from .....protocol.errors import ActorCancelled, CallboardError, ConfigError, Conflict, Denied, NotFound, Saturated
 from .....protocol.events import Event, RunResumed, RunStarted, Warned
 from .....protocol.outcome import ErrorReport

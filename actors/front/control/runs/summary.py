@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from .....protocol.control.things import RunInfo
+from .....protocol.control.resources import RunInfo
 from .....protocol.decoding import convert, decode_json, json_decoder
 from .....protocol.errors import exit_codes
 from .....protocol.events import (
@@ -29,8 +29,8 @@ from .....protocol.events import (
     RunResumed,
     RunStarted,
     UsageUpdate,
+    decode,
 )
-from .....protocol.events.decode import decode
 from .....protocol.jsonrpc import UNREADABLE, readable
 from .....protocol.outcome import ErrorReport, Outcome
 from ....views.run_view import RunView

@@ -9,10 +9,10 @@ import trio
 from starlette.responses import Response
 from starlette.types import ASGIApp, Send
 
-from .....protocol.control.things import UsageGroup, UsageReport
+from .....protocol.chat import models_of
+from .....protocol.control.resources import UsageGroup, UsageReport
 from .....protocol.decoding import convert
 from .....protocol.errors import NotFound
-from .....protocol.model_names import models_of
 from .....protocol.version import VERSION
 from ...access.scopes import (
     ANYBODY,

@@ -23,10 +23,9 @@ from starlette.types import ASGIApp, Send
 
 from .....protocol import events as ev
 from .....protocol.chat import ToolCall
-from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Text
+from .....protocol.control.method_structs import MOST, Json, Name, Object, Objects, Text
 from .....protocol.errors import Conflict, UsageError
-from .....protocol.events import Event, Warned
-from .....protocol.events.decode import decode
+from .....protocol.events import Event, Warned, decode
 from .....protocol.kernel.questions import Question
 from ....views.activity import Activity, ActivityChange
 from ....views.run_view import RunView
@@ -48,7 +47,7 @@ from ..streams import EventStream, Performed, RunBlock, Say, check_after, say_al
 from .openai import PreparedChat, prepare, target_of
 
 if TYPE_CHECKING:
-    from .....protocol.control.things import RunInfo
+    from .....protocol.control.resources import RunInfo
     from ...control.cluster import Cluster
 
 

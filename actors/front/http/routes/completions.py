@@ -20,12 +20,10 @@ from msgspec import Meta
 from starlette.types import ASGIApp
 
 from .....protocol import events as ev
-from .....protocol.control.bounds import MOST, Json, Name, Path, Text, Value
-from .....protocol.control.own import StartRun
-from .....protocol.control.things import RunInfo
+from .....protocol.control.method_structs import MOST, Json, Name, Path, StartRun, Text, Value
+from .....protocol.control.resources import RunInfo
 from .....protocol.errors import CallboardError, UsageError
-from .....protocol.events import TERMINAL, Event
-from .....protocol.events.decode import decode
+from .....protocol.events import TERMINAL, Event, decode
 from .....protocol.requests import Overrides
 from ....io.http.sse import event
 from ....views.activity import Activity

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Send
 from .....protocol.agent import Agent
 from .....protocol.chat import Part, TextPart, Turn, UserTurn, parts_of
 from .....protocol.chat import Tool as ToolSpec
-from .....protocol.control.own import StartRun
-from .....protocol.control.things import RunInfo
+from .....protocol.control.method_structs import StartRun
+from .....protocol.control.resources import RunInfo
 from .....protocol.errors import ConfigError, CredentialsError, NotFound, ToolFailed, UsageError
 from .....protocol.requests import Overrides, RunRequest
 from ....io.http.sse import event

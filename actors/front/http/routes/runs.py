@@ -8,9 +8,8 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from .....protocol.control.durable import Forked, ForkRun, Rows, Steps
-from .....protocol.control.own import StartRun
-from .....protocol.control.things import RunInfo
+from .....protocol.control.method_structs import Forked, ForkRun, Rows, StartRun, Steps
+from .....protocol.control.resources import RunInfo
 from .....protocol.errors import Conflict
 from ....io.http.sse import event
 from ...access.scopes import ANSWER, CONTROL, FORK, QUESTIONS, READ_RUNS, RESUME, ROWS, START

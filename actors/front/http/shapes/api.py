@@ -7,10 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from .....protocol.control.bounds import MOST, Answer, Json, Name, Object, Path, Text
-from .....protocol.control.own import Days
-from .....protocol.control.things import RunInfo, RunStatus
-from .....protocol.mcp.status import ServerStatus
+from .....protocol.control.method_structs import MOST, Answer, Days, Json, Name, Object, Path, Text
+from .....protocol.control.resources import RunInfo, RunStatus, ServerStatus
 
 GROUPS = "^(day|model|agent|key)(,(day|model|agent|key)){0,3}$"
 Number = Annotated[int, Meta(ge=0, le=2**53)]
@@ -84,7 +82,7 @@ class RunsPage(msgspec.Struct, kw_only=True):
 
 
 class EventsPage(msgspec.Struct, kw_only=True):
-    """As `protocol.control.own.Events`, for the document: `next` is the `after` of the next page, if there is one."""
+    """Page of a run's events; `next` is the `after` of the next page, None on the last one."""
 
     events: list[dict[str, Json]]
     next: int | None

@@ -20,7 +20,7 @@ import msgspec
 from .....protocol.chat import AssistantTurn, ImagePart, Part, TextPart, ToolCall, ToolTurn, Turn, UserTurn, parts_of
 from .....protocol.decoding import decode_json
 from .....protocol.errors import UsageError
-from .....protocol.session_turns import same_but_for_results
+from .....protocol.session import same_but_for_results
 from ....work.agent.history import INTERRUPTED
 from .openai import CallSaid, ChatMessage
 

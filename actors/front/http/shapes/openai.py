@@ -18,10 +18,9 @@ from msgspec import Meta
 
 from .....protocol import events as ev
 from .....protocol.chat import ReasoningEffort, ToolCall
-from .....protocol.control.bounds import MOST, Json, Name, Object, Objects, Path, Text, Value, Variables
+from .....protocol.control.method_structs import MOST, Json, Name, Object, Objects, Path, Text, Value, Variables
 from .....protocol.errors import UsageError
-from .....protocol.events import Event
-from .....protocol.events.decode import decode
+from .....protocol.events import Event, decode
 from ....views.run_view import RunView
 from ...control.logs.files import LoggedEvent
 

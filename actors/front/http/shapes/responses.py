@@ -18,10 +18,9 @@ from msgspec import Meta
 
 from .....protocol import events as ev
 from .....protocol.chat import ReasoningEffort, ToolCall
-from .....protocol.control.bounds import Json, Name, Object, Objects, Path, Text, Value
+from .....protocol.control.method_structs import Json, Name, Object, Objects, Path, Text, Value
 from .....protocol.errors import NotFound, UsageError
-from .....protocol.events import Event
-from .....protocol.events.decode import decode
+from .....protocol.events import Event, decode
 from ....views.run_view import RunView
 from ...control.logs.files import LoggedEvent
 from .openai import (

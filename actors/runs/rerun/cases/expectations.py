@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from .....protocol.cases import Expect, ExpectedCall, is_like
+from .....protocol.cases import Expect, ExpectedCall, PathMissing, is_like, value_at
 from .....protocol.events import Event, QuestionAsked, ToolStarted
-from .....protocol.json_path import Missing, at
 from .....protocol.json_values import NotJson, decode, decode_mended
 from .....protocol.outcome import Outcome
 from ....io.json_schema import schema_errors
@@ -135,8 +134,8 @@ def _of_output(expect: Expect, outcome: Outcome) -> Iterator[str]:
 def _of_values(what: str, wanted: Mapping[str, Any], value: Any) -> Iterator[str]:
     for path, each in wanted.items():
         try:
-            wrong = differs(each, at(value, path))
-        except Missing as missing:
+            wrong = differs(each, value_at(value, path))
+        except PathMissing as missing:
             wrong = f"is not there: {missing}"
         if wrong is not None:
             yield f"{path} of the {what} {wrong}"

@@ -29,7 +29,7 @@ from .....protocol.cassette import (
 from .....protocol.chat import ChatReply, ChatRequest
 from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError, UsageError
-from .....protocol.failure import Failure
+from .....protocol.messages import Failure
 from .....protocol.version import VERSION
 from .....supervisors.escalation import PASS, Verdict
 from ....io.secret_redaction import Redactor, secrets_of

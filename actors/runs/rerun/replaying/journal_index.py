@@ -18,7 +18,6 @@ from typing import Any
 
 import msgspec
 
-from .....protocol.failure import Failure
 from .....protocol.journal import (
     Answered,
     AnyRow,
@@ -35,6 +34,7 @@ from .....protocol.messages import (
     ChildEnded,
     EscalationClosed,
     EscalationNoted,
+    Failure,
     FamilyCalled,
     Follows,
     FromBelow,

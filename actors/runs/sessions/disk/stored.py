@@ -21,7 +21,7 @@ from .layout import SessionScope
 
 if TYPE_CHECKING:
     from .....protocol.control.caller import Caller
-    from .....protocol.control.session_methods import SessionMeta
+    from .....protocol.control.method_structs import SessionMeta
 
 
 class Stored(msgspec.Struct, kw_only=True):
@@ -48,7 +48,7 @@ def meta_of(
 ) -> SessionMeta:
     """Return the session as lists show it."""
     # Imported here: it pulls in six modules that a run does not need.
-    from .....protocol.control.session_methods import SessionMeta
+    from .....protocol.control.method_structs import SessionMeta
 
     return SessionMeta(
         id=id,

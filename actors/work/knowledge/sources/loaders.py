@@ -24,10 +24,10 @@ import msgspec
 import trio
 
 from .....protocol.decoding import decode_json
+from .....protocol.environment import expanded
 from .....protocol.errors import ConfigError, ProcessError
 from .....protocol.json_values import UNREADABLE
 from .....protocol.knowledge import Document, Unreadable
-from .....protocol.references import expanded
 from ....io import temporary
 from ...sandbox.run_sandbox import sandboxed
 from ..reading.limits import TOO_MUCH, CantRead

@@ -35,6 +35,7 @@ import trio
 
 from .....protocol import events
 from .....protocol.decoding import json_decoder
+from .....protocol.environment import Secrets
 from .....protocol.errors import (
     ActorFailed,
     CallboardError,
@@ -47,7 +48,6 @@ from .....protocol.errors import (
 from .....protocol.jsonrpc import UNREADABLE
 from .....protocol.mcp.config import McpConfig, PoolSettings, Server, ToolList, resolved
 from .....protocol.mcp.model import Implementation, LogMessage, McpTool
-from .....protocol.references import Secrets
 from .....supervisors import Actor, Breaker, Lease, Pool, Root
 from .....supervisors.histogram import LatencyHistogram
 from .....supervisors.process import ProcessStop

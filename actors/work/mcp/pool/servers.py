@@ -34,6 +34,8 @@ from typing import TYPE_CHECKING, final
 import msgspec
 import trio
 
+from .....protocol.control.resources import ServerStatus
+from .....protocol.environment import Secrets
 from .....protocol.errors import (
     CallboardError,
     ConfigError,
@@ -45,9 +47,7 @@ from .....protocol.errors import (
     UsageError,
 )
 from .....protocol.mcp.config import McpConfig, PoolSettings, Server, Share
-from .....protocol.mcp.status import ServerStatus
 from .....protocol.problems import errors_in
-from .....protocol.references import Secrets
 from .....supervisors import Actor, Lease, Root
 from .....supervisors.histogram import LatencyHistogram
 from .....supervisors.memory import memory_of

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 import trio
 
+from .....protocol.control.resources import ServerStatus
 from .....protocol.decoding import decode_json, json_decoder
 from .....protocol.errors import CallboardError
 from .....protocol.events import Warned
 from .....protocol.mcp.config import Server
-from .....protocol.mcp.status import ServerStatus
 from .....supervisors import Actor
 from ....io import temporary
 from ....io.atomic_write import replacing

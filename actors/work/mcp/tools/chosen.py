@@ -14,7 +14,7 @@ import msgspec
 
 from .....protocol.agent import Agent
 from .....protocol.errors import ConfigError, InvalidFile
-from .....protocol.graph.model import Graph, LlmNode, McpTools
+from .....protocol.graph import Graph, LlmNode, McpTools
 from .....protocol.mcp.config import WHOLE, Server, ToolMode, spelled_out
 from .....protocol.problems import errors_in
 from .names import owner_of, remedy

@@ -43,7 +43,7 @@ from itertools import pairwise
 
 import msgspec
 
-from .....protocol.changes import Back, ChangedFile, FileBack, FileLeft, How, Restored
+from .....protocol.control.resources import Back, ChangedFile, FileBack, FileLeft, How, Restored
 from .....protocol.errors import ToolFailed
 from ....io.secret_redaction import hidden, holds, names_in
 from ..builtin.allowed_paths import AllowedPath

@@ -231,7 +231,7 @@ async def test_a_childs_own_invalid_file_is_not_tolerated(stage: Stage, compat: 
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
     assert outcome.error.code == "invalid_file"
-    assert has_message(outcome.error.message, "protocol.graph.read._check_top.9", start="ghost", name="kid")
+    assert has_message(outcome.error.message, "protocol.graph._check_top.9", start="ghost", name="kid")
 
 
 async def test_each_file_keeps_its_own_dialect_unless_one_is_forced(stage: Stage) -> None:

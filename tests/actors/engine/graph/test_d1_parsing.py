@@ -9,7 +9,7 @@ import pytest
 from support.messages import has_message
 
 from callboard.actors.engine.graph.findings import agents_in
-from callboard.protocol.graph.model import (
+from callboard.protocol.graph import (
     AgentNode,
     ApprovalNode,
     EndNode,
@@ -20,8 +20,8 @@ from callboard.protocol.graph.model import (
     RagNode,
     ScriptNode,
     Settings,
+    read_graph,
 )
-from callboard.protocol.graph.read import read_graph
 from callboard.protocol.problems import Problem
 
 N = TypeVar("N", bound=Node)
@@ -57,24 +57,24 @@ def test_d1_01_the_smallest_graph() -> None:
 
 def test_d1_02_an_unknown_version() -> None:
     problem = only_problem(MINIMAL.replace("name: g", 'name: g\nversion: "2.0"'))
-    assert has_message(problem.message, "protocol.graph.read._check_top.4", version="2.0", supported="1.0")
+    assert has_message(problem.message, "protocol.graph._check_top.4", version="2.0", supported="1.0")
     assert (problem.line, problem.column) == (2, 10)
 
 
 def test_d1_03_an_empty_name() -> None:
-    assert has_message(only_problem(MINIMAL.replace("name: g", 'name: ""')).message, "protocol.graph.read._check_top")
+    assert has_message(only_problem(MINIMAL.replace("name: g", 'name: ""')).message, "protocol.graph._check_top")
 
 
 @pytest.mark.parametrize("nodes", ["{}", ""])
 def test_d1_04_no_nodes(nodes: str) -> None:
     assert has_message(
-        only_problem(f"name: g\nstart: a\nnodes: {nodes}").message, "protocol.graph.read._check_top.6", name="g"
+        only_problem(f"name: g\nstart: a\nnodes: {nodes}").message, "protocol.graph._check_top.6", name="g"
     )
 
 
 def test_d1_05_a_start_that_is_no_node() -> None:
     problem = only_problem("name: g\nstart: zz\nnodes:\n  b: {type: end}\n  a: {type: end}")
-    assert has_message(problem.message, "protocol.graph.read._check_top.9", start="zz", name="g", ids="b, a")
+    assert has_message(problem.message, "protocol.graph._check_top.9", start="zz", name="g", ids="b, a")
 
 
 def test_d1_05_a_start_that_is_nearly_a_node() -> None:
@@ -84,7 +84,7 @@ def test_d1_05_a_start_that_is_nearly_a_node() -> None:
 
 def test_d1_06_an_id_that_is_not_the_key() -> None:
     problem = only_problem("name: g\nstart: a\nnodes: {a: {id: b, type: end}}")
-    assert has_message(problem.message, "protocol.graph.read._node.4", key="a", id="b")
+    assert has_message(problem.message, "protocol.graph._node.4", key="a", id="b")
     assert problem.node == "a"
 
 

@@ -11,9 +11,8 @@ import pytest
 from support.graph_checks import check_text
 
 from callboard.actors.engine.graph.compat import LOKI, STANDARD, Compat
-from callboard.protocol.graph.model import NODE_TYPES, GraphFile, Settings
-from callboard.protocol.graph.read import read_graph
-from callboard.protocol.source import parse_mapping
+from callboard.protocol.graph import NODE_TYPES, GraphFile, Settings, read_graph
+from callboard.protocol.yaml_tree import parse_mapping
 
 DOCS = Path(__file__).parents[4] / "docs"
 GRAPHS = (DOCS / "graphs.md").read_text()

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from callboard.actors.engine.graph.draw import FORMS, lay_out
 from callboard.actors.engine.graph.edges import edges
 from callboard.actors.engine.graph.picture import picture_of
-from callboard.protocol.graph.model import EndNode, Graph, ScriptNode
-from callboard.protocol.graph.read import read_graph
+from callboard.protocol.graph import EndNode, Graph, ScriptNode, read_graph
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"
 

@@ -23,7 +23,7 @@ from callboard.actors.engine.graph.result import GraphResult
 from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.events import TERMINAL
-from callboard.protocol.graph.model import EndNode, ScriptNode
+from callboard.protocol.graph import EndNode, ScriptNode
 from callboard.protocol.kernel.questions import Question
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root

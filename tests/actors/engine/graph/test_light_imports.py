@@ -13,8 +13,8 @@ HEAVY = {"trio", "httpx", "rich", "prompt_toolkit", "jsonschema", "numpy", "tant
 @pytest.mark.parametrize(
     "module",
     [
-        "callboard.protocol.source",
-        "callboard.protocol.graph.read",
+        "callboard.protocol.yaml_tree",
+        "callboard.protocol.graph",
         "callboard.protocol.agent",
         "callboard.actors.engine.graph.validate",
         "callboard.actors.engine.graph.draw",

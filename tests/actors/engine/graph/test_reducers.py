@@ -12,7 +12,7 @@ from support.messages import fragment, has_message
 
 from callboard.actors.engine.graph.reducers import REDUCERS, changed, merge_writes, same_json
 from callboard.protocol.errors import GraphMistake
-from callboard.protocol.graph.model import Reducer
+from callboard.protocol.graph import Reducer
 
 
 def merged(current: dict[str, Any], reducer: str, *values: Any) -> Any:

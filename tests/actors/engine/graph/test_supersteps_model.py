@@ -24,8 +24,8 @@ from callboard.actors.engine.graph.result import GraphResult
 from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.work.context import RunContext
 from callboard.protocol.errors import NodeFailed
-from callboard.protocol.graph.model import EndNode, ScriptNode
-from callboard.protocol.graph.model import Settings as GraphSettings
+from callboard.protocol.graph import EndNode, ScriptNode
+from callboard.protocol.graph import Settings as GraphSettings
 from callboard.protocol.requests import Limits
 from callboard.supervisors import Actor, Root
 

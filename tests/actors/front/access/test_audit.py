@@ -164,6 +164,6 @@ def test_on_stderr_it_is_a_line_of_json() -> None:
 
 @pytest.mark.parametrize("facility", lines_module._FACILITIES)
 def test_every_facility_that_the_settings_allow_is_known(facility: str) -> None:
-    from callboard.protocol.settings.api_checks import FACILITIES
+    from callboard.protocol.settings.api import FACILITIES
 
     assert set(lines_module._FACILITIES) == set(FACILITIES)

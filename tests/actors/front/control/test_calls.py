@@ -21,7 +21,7 @@ from callboard.actors.front.control.run_records import call_of, calls_of
 from callboard.actors.io.secret_redaction import handed_out
 from callboard.actors.work.models import recorder
 from callboard.protocol.control.caller import LOCAL, Caller
-from callboard.protocol.control.own import StartRun
+from callboard.protocol.control.method_structs import StartRun
 from callboard.protocol.errors import Denied, NotFound, UsageError
 
 TWO_NODES = """

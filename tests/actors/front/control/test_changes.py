@@ -17,7 +17,7 @@ from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.run_records import changes_of_run, restore_run
 from callboard.actors.io.secret_redaction import handed_out
 from callboard.protocol.control.caller import LOCAL, Caller
-from callboard.protocol.control.own import StartRun
+from callboard.protocol.control.method_structs import StartRun
 from callboard.protocol.errors import Conflict, Denied, NotFound
 
 

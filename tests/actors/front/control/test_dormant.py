@@ -20,9 +20,9 @@ from support.waiting import until
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.io.directories import journal_dir
-from callboard.protocol.control import own
+from callboard.protocol.control import method_structs
 from callboard.protocol.control.caller import LOCAL
-from callboard.protocol.control.things import QuestionAsked, QuestionClosed
+from callboard.protocol.control.resources import QuestionAsked, QuestionClosed
 from callboard.protocol.errors import JournalUnread
 from callboard.protocol.journal import BY_SERVER
 
@@ -85,7 +85,7 @@ def house(tmp_path: Path, fake_model: FakeModels) -> House:
 
 async def sleeping(hub: Hub, target: str, **wanted: Any) -> str:
     """A run that is dormant; its id."""
-    info = await hub.start(LOCAL, own.StartRun(target=target, prompt="dogs", **wanted))
+    info = await hub.start(LOCAL, method_structs.StartRun(target=target, prompt="dogs", **wanted))
     await until(lambda: info.run in hub.dormant.runs, 60)
     return info.run
 
@@ -229,7 +229,7 @@ async def test_it_can_be_cancelled(house: House) -> None:
 
 async def test_a_run_with_a_time_limit_that_counts_is_played(house: House) -> None:
     async with house.hub() as hub:
-        info = await hub.start(LOCAL, own.StartRun(target="late", prompt="x"))
+        info = await hub.start(LOCAL, method_structs.StartRun(target="late", prompt="x"))
         await until(lambda: questions(hub, info.run), 60)
         await trio.sleep(0.3)
         assert info.run not in hub.dormant.runs
@@ -239,7 +239,7 @@ async def test_a_run_with_a_time_limit_that_counts_is_played(house: House) -> No
 
 async def test_who_waits_for_its_next_event_keeps_it_played(house: House) -> None:
     async with house.hub() as hub:
-        info = await hub.start(LOCAL, own.StartRun(target="two", prompt="dogs"))
+        info = await hub.start(LOCAL, method_structs.StartRun(target="two", prompt="dogs"))
         async with trio.open_nursery() as nursery:
             ended: list[str] = []
 
@@ -307,7 +307,7 @@ async def test_a_run_that_a_program_plays_beside_the_hub_stays_the_program_s(hou
 
 async def test_who_follows_it_keeps_it_played(house: House) -> None:
     async with house.hub() as hub:
-        info = await hub.start(LOCAL, own.StartRun(target="two", prompt="dogs"))
+        info = await hub.start(LOCAL, method_structs.StartRun(target="two", prompt="dogs"))
         with hub.subscribe(LOCAL, info.run) as events:
             await until(lambda: len(questions(hub, info.run)) == 2, 60)
             await trio.sleep(0.3)
@@ -331,7 +331,7 @@ async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(
 
     house.models.answer_with(think)
     async with house.hub() as hub:
-        info = await hub.start(LOCAL, own.StartRun(target="lead", prompt="go"))
+        info = await hub.start(LOCAL, method_structs.StartRun(target="lead", prompt="go"))
         await until(lambda: questions(hub, info.run), 60)
         await trio.sleep(0.3)
         assert info.run not in hub.dormant.runs

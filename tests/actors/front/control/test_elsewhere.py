@@ -24,8 +24,8 @@ from callboard.actors.front.control.liveness import Alive
 from callboard.actors.front.control.logs import run_logs
 from callboard.actors.front.control.logs.files import LogPage, StoredRun, write_summary
 from callboard.protocol.control.caller import LOCAL
-from callboard.protocol.control.own import StartRun
-from callboard.protocol.control.things import RunInfo
+from callboard.protocol.control.method_structs import StartRun
+from callboard.protocol.control.resources import RunInfo
 from callboard.protocol.errors import Conflict, UsageError
 
 

@@ -15,7 +15,7 @@ from support.messages import has_message
 import callboard
 from callboard.actors.front.control.durable_runs import fork_run, steps_of_run
 from callboard.actors.front.control.hub import Hub
-from callboard.protocol.control import durable, own
+from callboard.protocol.control import method_structs
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Denied, NotFound, UsageError
 
@@ -45,7 +45,7 @@ async def played(hub: Hub, config: Path, world: Path) -> str:
     (home / "graph.yaml").write_text(GRAPH)
     (home / "plan.sh").write_text("""echo '{"planned": 1}'\n""")
     (home / "write.sh").write_text(f"""echo x >> {world}; echo '{{"written": "written"}}'\n""")
-    info = await hub.start(LOCAL, own.StartRun(target="writer", answers=["go"]))
+    info = await hub.start(LOCAL, method_structs.StartRun(target="writer", answers=["go"]))
     await over(hub, info.run)
     return info.run
 
@@ -79,12 +79,12 @@ async def test_a_fork_begins_behind_a_step_with_what_is_different_and_does_again
 ) -> None:
     async with hub_of(root, tmp_path / "hub", durable=True) as hub:
         run = await played(hub, Path(root.config_dir), world)
-        looked = await fork_run(hub, LOCAL, durable.ForkRun(run=run, at="write#1", dry_run=True))
+        looked = await fork_run(hub, LOCAL, method_structs.ForkRun(run=run, at="write#1", dry_run=True))
         assert looked.run is None
         assert len(looked.again) == 1
         assert "write.sh" in looked.again[0]
         assert world.read_text() == "x\n"
-        begun = await fork_run(hub, LOCAL, durable.ForkRun(run=run, at="write#1", state={"topic": "cats"}))
+        begun = await fork_run(hub, LOCAL, method_structs.ForkRun(run=run, at="write#1", state={"topic": "cats"}))
         assert begun.run is not None
         assert await over(hub, begun.run.run) == "cats go written"
         assert world.read_text() == "x\nx\n"
@@ -93,7 +93,7 @@ async def test_a_fork_begins_behind_a_step_with_what_is_different_and_does_again
         other = await fork_run(
             hub,
             LOCAL,
-            durable.ForkRun(run=run, at=at_question.row, answers={at_question.question: "stay"}, title="other"),
+            method_structs.ForkRun(run=run, at=at_question.row, answers={at_question.question: "stay"}, title="other"),
         )
         assert other.run is not None
         assert other.run.title == "other"
@@ -114,7 +114,7 @@ async def test_what_can_not_be_forked_so_begins_nothing(
     async with hub_of(root, tmp_path / "hub", durable=True) as hub:
         run = await played(hub, Path(root.config_dir), world)
         with pytest.raises(error):
-            await fork_run(hub, LOCAL, msgspec.convert({"run": run, **wanted}, durable.ForkRun))
+            await fork_run(hub, LOCAL, msgspec.convert({"run": run, **wanted}, method_structs.ForkRun))
         assert len(hub.list(LOCAL)) == 1
         assert hub.under_way == 0
 
@@ -127,19 +127,19 @@ async def test_who_may_not_steer_the_run_sees_no_step_and_forks_nothing(
         reader = Caller(subject="local", scopes=frozenset({"read:runs", "run:agents"}))
         silent = Caller(subject="local", scopes=frozenset({"read:runs", "write:runs", "run:agents"}))
         with pytest.raises(Denied):
-            await fork_run(hub, silent, durable.ForkRun(run=run, at="ask#1", answers={"q": "x"}))
+            await fork_run(hub, silent, method_structs.ForkRun(run=run, at="ask#1", answers={"q": "x"}))
         stranger = Caller(subject="other", scopes=frozenset({"read:runs", "write:runs", "run:agents"}))
         for caller in (reader, stranger):
             with pytest.raises(Denied):
                 await steps_of_run(hub, caller, run, 0, 10)
             with pytest.raises(Denied):
-                await fork_run(hub, caller, durable.ForkRun(run=run, at=1))
+                await fork_run(hub, caller, method_structs.ForkRun(run=run, at=1))
         assert len(hub.list(LOCAL)) == 1
 
 
 async def test_a_run_that_is_not_kept_has_no_steps(stage: Stage, root: callboard.Root, tmp_path: Path) -> None:
     async with hub_of(root, tmp_path / "hub", durable=False) as hub:
-        info = await hub.start(LOCAL, own.StartRun(target="asks", answers=["me"]))
+        info = await hub.start(LOCAL, method_structs.StartRun(target="asks", answers=["me"]))
         await over(hub, info.run)
         with pytest.raises(NotFound, match="no durable run"):
             await steps_of_run(hub, LOCAL, info.run, 0, 10)

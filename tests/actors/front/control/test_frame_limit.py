@@ -15,8 +15,8 @@ from trio_websocket import ConnectionRejected
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.peer import LARGEST, MAX_FRAME, SMALLEST, shortened
-from callboard.protocol.control import own
-from callboard.protocol.control.things import ActorInfo
+from callboard.protocol.control import method_structs
+from callboard.protocol.control.resources import ActorInfo
 from callboard.protocol.events import LONGEST_PIECE, split_text
 
 VALUES = st.recursive(
@@ -190,7 +190,7 @@ async def test_a_number_beyond_a_run_under_way_here_is_still_wrong_usage(
 
 def test_parts_and_outputs_fit_their_own_frames() -> None:
     for kind in (
-        own.Part(part="\x01" * 100_000, next=1, length=1, etag="x"),
-        own.Output(text="\x01" * 100_000, next=1, length=1),
+        method_structs.Part(part="\x01" * 100_000, next=1, length=1, etag="x"),
+        method_structs.Output(text="\x01" * 100_000, next=1, length=1),
     ):
         assert len(msgspec.json.encode(kind)) < MAX_FRAME - 4096

@@ -23,8 +23,8 @@ from callboard.actors.front.control.logs.files import read_summary
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.actors.io.outbox import PeerClosed
 from callboard.protocol.control.caller import LOCAL
-from callboard.protocol.control.own import StartRun
-from callboard.protocol.control.things import QuestionAsked
+from callboard.protocol.control.method_structs import StartRun
+from callboard.protocol.control.resources import QuestionAsked
 from callboard.protocol.events import LlmDelta, RunFinished, RunStarted, Warned
 from callboard.protocol.kernel.questions import Question
 from callboard.supervisors import Actor

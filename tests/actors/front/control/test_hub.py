@@ -17,8 +17,8 @@ from support.waiting import until
 import callboard
 from callboard.actors.front.control.hub import LONGEST_PAGE, Hub
 from callboard.protocol.control.caller import LOCAL, Caller
-from callboard.protocol.control.own import StartRun
-from callboard.protocol.control.things import QuestionAsked, QuestionClosed
+from callboard.protocol.control.method_structs import StartRun
+from callboard.protocol.control.resources import QuestionAsked, QuestionClosed
 from callboard.protocol.errors import Conflict, Denied, InvalidFile, NotFound, Saturated, ShuttingDown, UsageError
 from callboard.supervisors import Actor, Message, Ref
 

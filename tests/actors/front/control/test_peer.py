@@ -27,7 +27,7 @@ from callboard.actors.io.outbox import PeerClosed
 from callboard.actors.io.secret_redaction import handed_out
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.control.errors import Refused
-from callboard.protocol.control.own import Nothing
+from callboard.protocol.control.method_structs import Nothing
 from callboard.protocol.errors import InvalidFile
 from callboard.protocol.problems import Problem
 from callboard.supervisors import Actor

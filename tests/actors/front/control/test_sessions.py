@@ -14,7 +14,7 @@ import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.runs.session_run import say
 from callboard.protocol.control.caller import LOCAL, Caller
-from callboard.protocol.control.own import StartRun
+from callboard.protocol.control.method_structs import StartRun
 from callboard.protocol.errors import Denied
 from callboard.protocol.requests import RunRequest
 

@@ -11,8 +11,8 @@ from msgspec import inspect
 
 from callboard.actors.front.control.methods import METHODS
 from callboard.actors.front.http.routes import routes
-from callboard.protocol.control import acp, own
-from callboard.protocol.control.bounds import BY_FRAME
+from callboard.protocol.control import acp, method_structs
+from callboard.protocol.control.method_structs import BY_FRAME
 
 
 def below(kind: type) -> Iterator[type]:
@@ -24,7 +24,7 @@ def below(kind: type) -> Iterator[type]:
 REQUESTS: dict[str, type] = {
     **{
         f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}": kind
-        for kind in (*below(own.Params), *below(acp.Params))
+        for kind in (*below(method_structs.Params), *below(acp.Params))
     },
     **{name: method.params for name, method in METHODS.items()},
     **{f"{route.method} {route.path} body": route.body for route in routes() if route.body is not None},

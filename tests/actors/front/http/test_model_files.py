@@ -14,7 +14,7 @@ from support.messages import has_message
 
 from callboard.actors.front.control.methods import open_hub
 from callboard.protocol.control.caller import Caller
-from callboard.protocol.control.own import StartRun
+from callboard.protocol.control.method_structs import StartRun
 from callboard.protocol.errors import Denied
 
 SCOPES = ("run:agents", "read:runs", "read:models", "write:sessions", "read:sessions")

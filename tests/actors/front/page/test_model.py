@@ -12,7 +12,7 @@ import pytest
 
 from callboard.actors.front.page import HEADERS, asset
 from callboard.actors.views.run_view import RunView
-from callboard.protocol.events.decode import decode
+from callboard.protocol.events import decode
 
 PAGE = Path(__file__).parents[4] / "actors" / "front" / "page"
 SOURCES = sorted(path for path in PAGE.rglob("*") if path.suffix in (".js", ".html", ".css", ".svg"))

@@ -24,8 +24,7 @@ from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.chat import AssistantTurn, Turn, UserTurn
 from callboard.protocol.errors import ConfigError, Conflict, ModelError, NotFound, UsageError
 from callboard.protocol.requests import RunRequest
-from callboard.protocol.session import Session
-from callboard.protocol.session_turns import turns_of
+from callboard.protocol.session import Session, turns_of
 
 HOLDS = """
 import sys

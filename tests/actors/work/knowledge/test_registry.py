@@ -82,11 +82,11 @@ def test_an_unknown_name_tells_the_near_one_and_how_to_make_it(home: Path) -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("documents: []", says("protocol.knowledge_file.read_knowledge_file")),
+        ("documents: []", says("protocol.knowledge.read_knowledge_file")),
         ("description: x", says("protocol.reading.Reading._missing.3", key="documents")),
         ("documents: [a]\nchunk_size: 0", "chunk_size"),
         ("documents: a.md", "a list of texts"),
-        ("- a", says("protocol.source.parse_mapping.2")),
+        ("- a", says("protocol.yaml_tree.parse_mapping.2")),
     ],
 )
 def test_a_file_with_errors_is_told_by_line(home: Path, text: str, said: str) -> None:

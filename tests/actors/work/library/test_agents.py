@@ -14,7 +14,7 @@ from callboard import validate
 from callboard.actors.runs.target import GraphAgent, LoopAgent, load
 from callboard.actors.work.library import AGENTS
 from callboard.actors.work.tools.registry import OURS
-from callboard.protocol.graph.model import AgentNode
+from callboard.protocol.graph import AgentNode
 
 NAMES = sorted(path.name for path in AGENTS.iterdir() if path.is_dir())
 

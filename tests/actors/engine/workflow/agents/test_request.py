@@ -8,7 +8,7 @@ import pytest
 
 from callboard.actors.engine.workflow.agents.request import policy_of
 from callboard.protocol.errors import ModelError, UpstreamError
-from callboard.protocol.workflow.agents import Retry
+from callboard.protocol.workflow.model import Retry
 
 
 def refused(status: int | None, text: str = "no") -> ModelError:

@@ -9,7 +9,7 @@ from support.workflow_driver import Notice, Stage, structure, workflow
 from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
 from callboard.actors.engine.workflow.machine.machine import WorkflowWarning
 from callboard.protocol.errors import BudgetReached, GraphMistake
-from callboard.protocol.workflow.edges import (
+from callboard.protocol.workflow.model import (
     Always,
     Condition,
     FunctionCondition,

@@ -17,7 +17,7 @@ from callboard.actors.engine.workflow.edges.matching import Pattern
 from callboard.actors.engine.workflow.nodes.python import code_in, files_in
 from callboard.protocol.errors import GraphMistake, NodeFailed
 from callboard.protocol.events import Warned
-from callboard.protocol.workflow.edges import KeywordCondition, RegexCondition
+from callboard.protocol.workflow.model import KeywordCondition, RegexCondition
 
 HOSTILE = [
     ("(a|aa)+$", "a" * 60 + "b"),

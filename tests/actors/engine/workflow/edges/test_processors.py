@@ -8,7 +8,7 @@ from support.workflow_driver import Stage, now, structure, workflow
 from callboard.actors.engine.workflow.edges.conditions import Functions
 from callboard.actors.engine.workflow.edges.processors import process_of
 from callboard.actors.engine.workflow.messages import Message
-from callboard.protocol.workflow.edges import (
+from callboard.protocol.workflow.model import (
     FunctionProcessor,
     Processor,
     RegexExtract,

@@ -6,7 +6,7 @@ import pytest
 
 from callboard.actors.engine.workflow.edges.splits import units_of
 from callboard.actors.engine.workflow.messages import Message
-from callboard.protocol.workflow.edges import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
+from callboard.protocol.workflow.model import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
 
 SPLITS: list[tuple[Split, list[str], list[str]]] = [
     (ByMessage(), ["a", "b"], ["a", "b"]),

@@ -18,8 +18,7 @@ from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import TASK, Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules
 from callboard.protocol.workflow.cycles import cycles_of
-from callboard.protocol.workflow.edges import Edge
-from callboard.protocol.workflow.model import Graph, LiteralConfig, Node
+from callboard.protocol.workflow.model import Edge, Graph, LiteralConfig, Node
 from callboard.protocol.workflow_messages import Fired, FireNode
 
 MOST_FIRINGS, MOST_MESSAGES = 150, 600

@@ -11,8 +11,7 @@ from support.workflow_driver import Stage
 from callboard.actors.engine.workflow.machine.machine import MachineResult
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.rules import STANDARD
-from callboard.protocol.workflow.edges import Edge
-from callboard.protocol.workflow.model import Graph, LiteralConfig, LoopCounterConfig, Node, PassthroughConfig
+from callboard.protocol.workflow.model import Edge, Graph, LiteralConfig, LoopCounterConfig, Node, PassthroughConfig
 
 
 def literal(id: str) -> Node:

@@ -13,7 +13,7 @@ from callboard.actors.front.chat.completion import completions
 from callboard.actors.front.chat.execution import execute_line
 from callboard.actors.front.control.hub import Hub
 from callboard.protocol.control.caller import LOCAL, Caller
-from callboard.protocol.control.own import StartRun
+from callboard.protocol.control.method_structs import StartRun
 from callboard.protocol.errors import Conflict, Denied, NotFound
 
 BOB = Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"}))

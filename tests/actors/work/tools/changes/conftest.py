@@ -14,7 +14,7 @@ import trio
 from callboard.actors.work.tools.builtin.table import builtin_tools
 from callboard.actors.work.tools.changes.run_changes import changes_of, restore
 from callboard.actors.work.tools.changes.store import ChangeStore, store_of
-from callboard.protocol.changes import ChangedFile, Restored
+from callboard.protocol.control.resources import ChangedFile, Restored
 from callboard.protocol.errors import ActorFailed
 from callboard.supervisors import Actor, Root
 

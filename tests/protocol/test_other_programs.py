@@ -7,35 +7,35 @@ from pathlib import Path
 import pytest
 
 import callboard
-from callboard.protocol import foreign_files
+from callboard.protocol import other_programs
 from callboard.protocol.errors import InvalidFile
 
 FILES = {
     "cagent.yaml": (
         "version: '2'\nagents:\n  root:\n    model: openai/gpt-4o\n    instruction: Help.\n",
-        foreign_files.DOCKER_AGENT,
+        other_programs.DOCKER_AGENT,
     ),
-    "team.yaml": ("agents:\n  root: {model: m, toolsets: [{type: shell}]}\n", foreign_files.DOCKER_AGENT),
+    "team.yaml": ("agents:\n  root: {model: m, toolsets: [{type: shell}]}\n", other_programs.DOCKER_AGENT),
     "conductor.yaml": (
         "workflow: {name: x, entry_point: a}\nagents:\n- {name: a, prompt: '{{ x }}', routes: [{to: $end}]}\n",
-        foreign_files.CONDUCTOR,
+        other_programs.CONDUCTOR,
     ),
-    "recipe.yaml": ("version: 1.0.0\ntitle: T\ndescription: d\ninstructions: i\nprompt: p\n", foreign_files.GOOSE),
-    "agents.yaml": ("researcher: {role: r, goal: g, backstory: b}\n", foreign_files.CREWAI),
-    "reviewer.md": ("---\nname: r\ndescription: d\ntools: Read, Grep\n---\nYou review.\n", foreign_files.CLAUDE_AGENT),
-    "fix.md": ("\ufeff---\r\ndescription: Fix.\r\n---\r\nFix $ARGUMENTS.\r\n", foreign_files.CLAUDE_COMMAND),
-    "SKILL.md": ("---\nname: s\ndescription: d\n---\nDo.\n", foreign_files.SKILL),
-    "servers.yaml": ("mcpServers: {a: {command: x}}\n", foreign_files.MCP),
+    "recipe.yaml": ("version: 1.0.0\ntitle: T\ndescription: d\ninstructions: i\nprompt: p\n", other_programs.GOOSE),
+    "agents.yaml": ("researcher: {role: r, goal: g, backstory: b}\n", other_programs.CREWAI),
+    "reviewer.md": ("---\nname: r\ndescription: d\ntools: Read, Grep\n---\nYou review.\n", other_programs.CLAUDE_AGENT),
+    "fix.md": ("\ufeff---\r\ndescription: Fix.\r\n---\r\nFix $ARGUMENTS.\r\n", other_programs.CLAUDE_COMMAND),
+    "SKILL.md": ("---\nname: s\ndescription: d\n---\nDo.\n", other_programs.SKILL),
+    "servers.yaml": ("mcpServers: {a: {command: x}}\n", other_programs.MCP),
     "flow.yaml": (
         "nodes:\n- {id: A, type: literal, config: {content: x}}\nedges: []\n",
-        foreign_files.BARE_WORKFLOW,
+        other_programs.BARE_WORKFLOW,
     ),
-    "vars.yaml": ("version: 0.4.0\nvars: {A: 1}\n", foreign_files.BARE_WORKFLOW),
-    "empty.yaml": ("graph:\n", foreign_files.BARE_WORKFLOW),
-    "edges.yaml": ("vars: {A: 1}\nedges:\n- {from: A, to: B}\n", foreign_files.BARE_WORKFLOW),
+    "vars.yaml": ("version: 0.4.0\nvars: {A: 1}\n", other_programs.BARE_WORKFLOW),
+    "empty.yaml": ("graph:\n", other_programs.BARE_WORKFLOW),
+    "edges.yaml": ("vars: {A: 1}\nedges:\n- {from: A, to: B}\n", other_programs.BARE_WORKFLOW),
     "nodes.yaml": (
         "id: g\nstart: [A]\nnodes:\n- {id: A, type: literal, config: {content: x}}\n",
-        foreign_files.BARE_WORKFLOW,
+        other_programs.BARE_WORKFLOW,
     ),
 }
 

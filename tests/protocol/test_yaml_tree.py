@@ -13,9 +13,8 @@ from support.messages import has_message
 
 from callboard.protocol import yaml_tree
 from callboard.protocol.problems import Problem
-from callboard.protocol.source import Source, parse_mapping
 from callboard.protocol.tree import Mapping, Node, Scalar, Sequence, plain
-from callboard.protocol.yaml_tree import parse
+from callboard.protocol.yaml_tree import Source, parse, parse_mapping
 
 
 @pytest.fixture(params=["C", "Python"])

@@ -1,16 +1,25 @@
-"""Files of other agent programs, recognised so that one message names the format.
+"""Other agent programs: recognition of their files, and their names for Callboard's tools.
 
-Their keys have another meaning here, or none: read as an agent, a docker-agent file lacks a `name` and has an unknown
-key `agents`. None of these formats is supported; the hint names the equivalent.
+**Files.** Keys of another program's file have another meaning here, or none: read as an agent, a docker-agent file
+lacks a `name` and has an unknown key `agents`. None of these formats is supported. So `foreign_yaml` and
+`foreign_markdown` recognise them, and one message names the format and the equivalent.
+
+**Tool aliases.** Third-party skills and hooks use the names of Claude Code's tools:
+
+    Bash(git add:*)     execute_command, for commands that begin with `git add`
+    Read, Edit, ...     fs_cat and fs_read, fs_edit and fs_patch, ...
+    mcp__time__now      the tool `now` of the MCP server `time`, which is `time__now` here
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from collections.abc import Mapping as Dict
+from typing import Any, NamedTuple
 
-from .front_matter import parted
 from .problems import Problem
 from .tree import Entry, Mapping, Node, Sequence
+from .yaml_tree import split_front_matter
 
 
 class Foreign(NamedTuple):
@@ -106,9 +115,11 @@ _OF_RECIPES = {
 
 def foreign_markdown(text: str, name: str) -> Foreign | None:
     """Return the format of a Markdown file with front matter; `name` is the name of the file."""
-    if not parted(text.removeprefix("\ufeff")).head.strip():
+    if not split_front_matter(text.removeprefix("\ufeff")).head.strip():
         return None
-    keys = {line.partition(":")[0].strip() for line in parted(text.removeprefix("\ufeff")).head.splitlines()}
+    keys = {
+        line.partition(":")[0].strip() for line in split_front_matter(text.removeprefix("\ufeff")).head.splitlines()
+    }
     if name.lower() == "skill.md":
         return SKILL
     return CLAUDE_AGENT if {"name", "description"} <= keys else CLAUDE_COMMAND
@@ -134,3 +145,71 @@ def _value(entry: Entry | None) -> Node | None:
 
 def _has(node: Node | None, key: str) -> bool:
     return isinstance(node, Mapping) and key in node.entries
+
+
+OURS: dict[str, tuple[str, ...]] = {
+    "Bash": ("execute_command",),
+    "Read": ("fs_cat", "fs_read"),
+    "Write": ("fs_write",),
+    "Edit": ("fs_edit", "fs_patch"),
+    "MultiEdit": ("fs_edit", "fs_patch"),
+    "Glob": ("fs_glob",),
+    "Grep": ("fs_grep",),
+    "LS": ("fs_ls",),
+    "WebFetch": ("fetch_url_via_curl", "fetch_url_via_jina"),
+    "WebSearch": ("web_search_loki", "web_search_jina", "web_search_tavily", "web_search_perplexity"),
+    "Task": ("agent__spawn",),
+    "Agent": ("agent__spawn",),
+    "TodoWrite": ("todo__init", "todo__add", "todo__done"),
+    "AskUserQuestion": ("user__ask", "user__confirm", "user__input", "user__checkbox"),
+}
+"""Claude Code's name of a tool, and Callboard's names."""
+
+# Reversed, so that the first of several names for one tool wins: `Edit`, not `MultiEdit`.
+_THEIRS = {ours: theirs for theirs, names in reversed(OURS.items()) for ours in names}
+_PARAMETERS = {ours: {"path": "file_path"} for theirs in ("Read", "Write", "Edit") for ours in OURS[theirs]}
+"""Parameters of Callboard's tools with other names in Claude Code."""
+
+_PATTERN = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
+
+
+def theirs(name: str, *, mcp: bool = False) -> str:
+    """Return Claude Code's name of a tool; a name without an alias is unchanged.
+
+    Args:
+        mcp: True for a tool of an MCP server.
+    """
+    return f"mcp__{name}" if mcp else _THEIRS.get(name, name)
+
+
+def ours(name: str) -> tuple[str, ...]:
+    """Return Callboard's names of a tool of Claude Code; other names are unchanged."""
+    if name in OURS:
+        return OURS[name]
+    return (name.removeprefix("mcp__"),)
+
+
+def arguments_of(name: str, arguments: Dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call of our tool `name`, with Claude Code's parameter names."""
+    others = _PARAMETERS.get(name, {})
+    return {others.get(key, key): value for key, value in arguments.items()}
+
+
+def arguments_back(name: str, arguments: Dict[str, Any]) -> dict[str, Any]:
+    """Return the reverse of `arguments_of`."""
+    others = {back: key for key, back in _PARAMETERS.get(name, {}).items()}
+    return {others.get(key, key): value for key, value in arguments.items()}
+
+
+def patterns_in(text: str) -> tuple[str, ...]:
+    """Return the patterns of a list in one text: `Bash(git add:*), Read` and `Bash(git add:*) Read` are two each."""
+    return tuple(_PATTERN.findall(text))
+
+
+def split_pattern(pattern: str) -> tuple[str, str]:
+    """Return the tool of a pattern, and the part in parentheses as a pattern of Callboard: `git add*`, or ""."""
+    name, _, rest = pattern.partition("(")
+    inner = rest.removesuffix(")").strip()
+    if inner.endswith(":*"):
+        inner = f"{inner[:-2]}*"
+    return name, "" if inner == "*" else inner

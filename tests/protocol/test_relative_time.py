@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from callboard.protocol.ages import age, seconds_since
+from callboard.protocol.relative_time import age, seconds_since
 
 
 @pytest.mark.parametrize(

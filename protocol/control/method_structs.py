@@ -1,17 +1,65 @@
-"""Parameters, results and notifications of Callboard's own methods. Unknown keys are refused, so that typos show."""
+"""Parameters, results and notifications of Callboard's own methods, and the limits of client input.
+
+`StartRun` is the parameters of `_run/start`, `OneRun` its result, and so on; the docstrings name the methods, and
+`schema.METHODS` is the table. Unknown keys of parameters are refused, so that typos show.
+
+Every text, list and dictionary in parameters and in bodies of HTTP requests has one of the bounded types below (`Name`,
+`Text`, `Paths`, ...) or its own limit, and a test checks all of them. A value of any shape (`Json`) is limited only by
+its frame or its body. The server therefore does not retain such a value longer than the request.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from ..changes import ChangedFile
-from ..mcp.status import ServerStatus
-from ..model_calls import ModelCall, ModelCallDetail
-from .bounds import MOST, Answer, Json, Name, Object, Path, Paths, Text, Variables
-from .things import ActorDetail, ActorInfo, RunInfo, RunStatus, TargetInfo, UsageGroup
+from .resources import (
+    ActorDetail,
+    ActorInfo,
+    ChangedFile,
+    ModelCall,
+    ModelCallDetail,
+    Row,
+    RunInfo,
+    RunStatus,
+    ServerStatus,
+    Step,
+    TargetInfo,
+    UsageGroup,
+)
+
+MOST = 10_000
+"""Maximum of items in a list, and of keys in a dictionary."""
+
+MOST_CUT = 1_000
+"""Maximum of values in `_meta.cut`."""
+
+LONGEST_NAME = 500
+"""Maximum of characters in names, ids and titles, which lists show and the server retains."""
+
+Name: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
+Path: TypeAlias = Annotated[str, Meta(max_length=8_192)]
+"""File path, URL, or pattern of either."""
+
+Value: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
+"""Value of a variable, an environment variable, or a header."""
+
+Text: TypeAlias = Annotated[str, Meta(max_length=10_000_000)]
+"""Text of users and models."""
+
+BY_FRAME = {"bounded": "by its frame or body"}
+Json: TypeAlias = Annotated[Any, Meta(extra=BY_FRAME)]
+
+Names: TypeAlias = Annotated[list[Name], Meta(max_length=MOST)]
+Paths: TypeAlias = Annotated[list[Path], Meta(max_length=MOST)]
+Variables: TypeAlias = Annotated[dict[Name, Value], Meta(max_length=MOST)]
+Object: TypeAlias = Annotated[dict[Name, Json], Meta(max_length=MOST)]
+Objects: TypeAlias = Annotated[list[Object], Meta(max_length=MOST)]
+Answer: TypeAlias = Annotated[str, Meta(max_length=1_000_000)] | Annotated[list[Value], Meta(max_length=MOST)]
+"""Answer to a question."""
+
 
 VERSION = 1
 """Version of these methods. Additions do not change it."""
@@ -477,3 +525,161 @@ class ServerInfo(msgspec.Struct, kw_only=True):
     protocol: int
     runs: int
     uptime: float
+
+
+# --- sessions ---------------------------------------------------------------------------------------------
+
+
+class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """A session, as a list shows it.
+
+    Attributes:
+        last_modified: RFC 3339.
+        is_autoname: its alias is generated.
+        legacy: an older program's, which was not opened here yet.
+    """
+
+    id: str
+    alias: str | None
+    agent: str | None
+    last_modified: str
+    is_autoname: bool = False
+    title: str | None = None
+    owner: str | None = None
+    created_at: str | None = None
+    model: str | None = None
+    cwd: str | None = None
+    cost: float = 0.0
+    role: str | None = None
+    legacy: bool = False
+
+
+class ListSessions(Params, frozen=True):
+    """`_session/list`: of one agent, or all."""
+
+    agent: Name | None = None
+
+
+class OfSession(Params, frozen=True):
+    """`_session/get`, `_session/delete`, `_session/empty`, `_session/compress`: an id, or an alias of `agent`'s."""
+
+    session: Name
+    agent: Name | None = None
+
+
+class RenameSession(OfSession, frozen=True, kw_only=True):
+    """`_session/rename`."""
+
+    alias: Name
+
+
+class SetRole(OfSession, frozen=True, kw_only=True):
+    """`_session/set_role`: the role in which the model answers from now on, where no agent does; null for none."""
+
+    role: Name | None = None
+
+
+class ExportSession(OfSession, frozen=True, kw_only=True):
+    """`_session/export`."""
+
+    form: Literal["markdown", "json"] = "markdown"
+
+
+class SessionList(msgspec.Struct, kw_only=True):
+    """Result of `_session/list`, newest first."""
+
+    sessions: list[SessionMeta]
+
+
+class OneSession(msgspec.Struct, kw_only=True):
+    """Result of `_session/get`, `_session/rename` and `_session/set_role`; `messages` as in the session's file."""
+
+    session: SessionMeta
+    messages: list[dict[str, Any]] = []
+
+
+class Compressed(msgspec.Struct, kw_only=True):
+    """Result of `_session/compress`: False if there was too little to shorten."""
+
+    compressed: bool
+
+
+class Exported(msgspec.Struct, kw_only=True):
+    """Result of `_session/export`."""
+
+    text: str
+
+
+# --- durable runs: their rows and steps, resuming, and forks ----------------------------------------------
+
+
+class ResumeRun(Params, frozen=True):
+    """Parameters of `_run/resume`: resume an `interrupted` run; `with_changes` uses the present version of its file."""
+
+    run: Name
+    with_changes: bool = False
+
+
+class ReadRows(Params, frozen=True):
+    """Parameters of `_run/rows`: read the journal rows of a durable run after number `after`."""
+
+    run: Name
+    after: Number = 0
+    limit: PageLimit = 100
+
+
+class ReadSteps(Params, frozen=True):
+    """Parameters of `_run/steps`: read the numbered steps of a durable run after number `after`."""
+
+    run: Name
+    after: Number = 0
+    limit: PageLimit = 100
+
+
+class ForkRun(Params, frozen=True):
+    """Parameters of `_run/fork`: start a run from a step of a durable one; also needs the scope `run:agents`.
+
+    Attributes:
+        at: the number of a step, a node and its visit (`plan#2`: before it begins), or the id of a question.
+        prompt, model, state, answers, with_changes: what is different, as for `callboard fork`.
+        title: title in lists; by default that of the forked run.
+        dry_run: only list the changes that would be repeated; start nothing.
+    """
+
+    run: Name
+    at: int | Name
+    prompt: Text | None = None
+    model: Name | None = None
+    state: Object = msgspec.field(default_factory=dict)
+    answers: Annotated[dict[Name, Answer], Meta(max_length=MOST)] = msgspec.field(default_factory=dict)
+    with_changes: bool = False
+    title: Name = ""
+    dry_run: bool = False
+
+
+class Rows(msgspec.Struct, kw_only=True):
+    """Result of `_run/rows`; `next` is the `after` of the next page, None where there is none now."""
+
+    rows: list[Row]
+    next: int | None
+
+
+class Steps(msgspec.Struct, kw_only=True):
+    """Result of `_run/steps`; `next` is the `after` of the next page, None where there is none now."""
+
+    steps: list[Step]
+    next: int | None
+
+
+class Forked(msgspec.Struct, kw_only=True):
+    """Result of `_run/fork`.
+
+    Attributes:
+        run: the new run; None for a `dry_run`.
+        at: number of steps that it begins with.
+        again: descriptions of the changes after that step; the fork repeats them.
+    """
+
+    run: RunInfo | None
+    at: int
+    again: list[str]

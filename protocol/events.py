@@ -9,21 +9,177 @@ traces. The envelope is `Event`. Its `data` is a struct whose class determines t
 `seq` counts from 1 without gaps within a run. Kinds may be added at any time; a reader skips unknown ones. Fields are
 added, never renamed: a renamed field would need a new `schema_version`.
 
-The envelope, and the kinds of the kernel, are in `protocol/kernel/events`. `decode` reads events back.
+The envelope, and the kinds of the kernel, are in `protocol/kernel/events`. `KINDS` has all kinds. `decode` reads a
+stored event, and `event_schema` describes all of them to readers in other languages.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from typing import Any, Literal
 
 import msgspec
 
-from ..kernel.events import *  # noqa: F403 - the kinds of the kernel are kinds of runs as well
-from ..kernel.events import EventData, Json
-from .llm import *  # noqa: F403 - so are the kinds of requests to models
+from .decoding import json_decoder
+from .kernel.events import *  # noqa: F403 - the kinds of the kernel are kinds of runs as well
+from .kernel.events import SCHEMA_VERSION, Event, EventData, Json
 
 TERMINAL = frozenset({"run.finished", "run.failed", "run.cancelled"})
 """Final kinds: exactly one of them ends every run's stream."""
+
+
+# --- requests to models -------------------------------------------------------------------------------------
+
+
+class LlmRequest(EventData, frozen=True, kw_only=True):
+    """A request goes out. `messages` is their number, `tools` the names offered, `server` the `host:port` asked."""
+
+    kind = "llm.request"
+    model: str
+    messages: int
+    tools: list[str] = msgspec.field(default_factory=list)
+    attempt: int = 1
+    stream: bool = False
+    server: str = ""
+
+
+LONGEST_PIECE = 65_536
+"""Characters of one chunk of text. Escaped as JSON it stays below the 1 MiB that websocket clients accept."""
+
+
+def split_text(text: str) -> Iterator[str]:
+    """Yield the text in chunks that fit into an event; an empty text is one chunk."""
+    yield text[:LONGEST_PIECE]
+    for start in range(LONGEST_PIECE, len(text), LONGEST_PIECE):
+        yield text[start : start + LONGEST_PIECE]
+
+
+class LlmDelta(EventData, frozen=True, kw_only=True):
+    """A piece of text as it arrives."""
+
+    kind = "llm.delta"
+    text: str
+
+
+class LlmReasoning(EventData, frozen=True, kw_only=True):
+    """A piece of the model's visible reasoning as it arrives."""
+
+    kind = "llm.reasoning"
+    text: str
+
+
+class LlmResponse(EventData, frozen=True, kw_only=True):
+    """An answer is complete.
+
+    `cached_tokens` and `cache_write_tokens` (read from and written to the provider's cache) are part of `input_tokens`,
+    `reasoning_tokens` of `output_tokens`. `response_id` is the provider's id of the reply, `server` its `host:port`.
+    """
+
+    kind = "llm.response"
+    model: str
+    seconds: float
+    input_tokens: int = 0
+    output_tokens: int = 0
+    stop: str = ""
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    response_id: str = ""
+    server: str = ""
+
+
+class LlmRetry(EventData, frozen=True, kw_only=True):
+    """A transient error; the next try starts after `wait` seconds."""
+
+    kind = "llm.retry"
+    model: str
+    attempt: int
+    wait: float
+    error: str
+
+
+class LlmWaiting(EventData, frozen=True, kw_only=True):
+    """Request delayed by a limit for at least `wait` seconds; 0 until another request ends.
+
+    Attributes:
+        reason: `refused`: the provider said that there are too many; `rate`, `concurrency`: more would be;
+            `budget`: what is left of a limit is reserved for requests under way.
+        error: how the provider has refused this very request, if it has.
+    """
+
+    kind = "llm.waiting"
+    model: str
+    wait: float
+    reason: str
+    error: str = ""
+
+
+class CacheMissed(EventData, frozen=True, kw_only=True):
+    """`tools` or `system` of a conversation have changed, so that the provider's prompt cache does not apply."""
+
+    kind = "llm.cache_missed"
+    agent: str
+    changed: list[str]
+
+
+class LlmFallback(EventData, frozen=True, kw_only=True):
+    """Fallback: `model` failed, and the request goes to `next`.
+
+    Attributes:
+        error: why.
+        asked: `model` was asked; else it was passed over, as it failed a moment ago or can't take this request.
+    """
+
+    kind = "llm.fallback"
+    model: str
+    next: str
+    error: str
+    asked: bool = True
+
+
+class LlmEmbedding(EventData, frozen=True, kw_only=True):
+    """A request for the vectors of `texts` texts is over, after `attempt` tries; the last one took `seconds`.
+
+    Attributes:
+        input_tokens: 0 where the provider does not say.
+        error, code: why it was given up. One that is interrupted has no event.
+    """
+
+    kind = "llm.embedding"
+    model: str
+    texts: int
+    seconds: float
+    attempt: int = 1
+    input_tokens: int = 0
+    error: str | None = None
+    code: str = ""
+
+
+class LlmRerank(EventData, frozen=True, kw_only=True):
+    """A request to put `texts` texts in order by a query is over; the rest is as that of `llm.embedding`."""
+
+    kind = "llm.rerank"
+    model: str
+    texts: int
+    seconds: float
+    attempt: int = 1
+    input_tokens: int = 0
+    error: str | None = None
+    code: str = ""
+
+
+class LlmFailed(EventData, frozen=True, kw_only=True):
+    """A request is given up: the last error, of that `code`. One that is interrupted has no event of its own."""
+
+    kind = "llm.failed"
+    model: str
+    error: str
+    code: str
+
+
+# --- runs and their parts -----------------------------------------------------------------------------------
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):
@@ -431,11 +587,87 @@ class HistoryCompacted(EventData, frozen=True, kw_only=True):
     tokens_now: int = 0
 
 
-# `__subclasses__` returns only classes that have been imported. A new module of kinds must be imported above, as `llm`
-# is.
+# In the order in which the classes are defined, those of the kernel first.
 KINDS: dict[str, type[EventData]] = {
     payload.kind: payload
     for payload in sorted(EventData.__subclasses__(), key=lambda payload: not payload.kind.startswith("run."))
 }
 """Every kind of event, with the struct of its `data`. Kinds of runs are first, because docs/events.md has this order.
 """
+
+
+# --- stored events, and their schema ------------------------------------------------------------------------
+
+
+# Decoded in two passes: `kind`, next to `data`, determines its type, and msgspec reads a tag only inside of the struct.
+class _Wire(msgspec.Struct):
+    seq: int
+    ts: datetime
+    run: str
+    actor: str
+    kind: str
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+    parent: str = ""
+    id: str = ""
+    corr: str = ""
+
+
+@cache
+def _decoders() -> tuple[msgspec.json.Decoder[_Wire], dict[str, msgspec.json.Decoder[EventData]]]:
+    """Return the decoders of the envelope and of each kind; made at the first use, because most programs only emit."""
+    return json_decoder(_Wire), {name: json_decoder(kind) for name, kind in KINDS.items()}
+
+
+def decode(line: bytes) -> Event | None:
+    """Return the event of a line; None if its kind is unknown to this version, or if the line is no event."""
+    envelope_decoder, decoders = _decoders()
+    try:
+        wire = envelope_decoder.decode(line)
+        data = decoders[wire.kind].decode(wire.data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+        return None
+    envelope = msgspec.structs.asdict(wire)
+    return Event(**{**envelope, "data": data})
+
+
+def event_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of one event on the wire: one of the kinds, distinguished by `kind`."""
+    schemas, components = msgspec.json.schema_components(list(KINDS.values()), ref_template="#/$defs/{name}")
+    kinds = event_kinds(schemas)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Callboard event",
+        "oneOf": [{"$ref": f"#/$defs/{name}"} for name in kinds],
+        "$defs": {**components, **kinds},
+    }
+
+
+def event_kinds(schemas: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+    """Return the envelope of each kind under a name such as `RunStartedEvent`.
+
+    Args:
+        schemas: schemas of the payloads, in the order of `KINDS`.
+    """
+    made = zip(KINDS.items(), schemas, strict=True)
+    return {f"{kind.__name__}Event": _envelope(name, schema) for (name, kind), schema in made}
+
+
+def _envelope(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        # `parent`, `id` and `corr` are omitted if they are empty (`omit_defaults`).
+        "required": ["schema_version", "seq", "ts", "run", "actor", "kind", "data"],
+        "properties": {
+            "schema_version": {"const": SCHEMA_VERSION},
+            "seq": {"type": "integer", "minimum": 1, "maximum": 2**63 - 1},
+            "ts": {"type": "string", "format": "date-time"},
+            "run": text,
+            "actor": text,
+            "parent": text,
+            "kind": {"const": kind},
+            "id": text,
+            "corr": text,
+            "data": data,
+        },
+    }

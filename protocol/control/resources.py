@@ -1,6 +1,12 @@
-"""Resources of the control channel: runs, actors, questions, targets, usage.
+"""Resources that methods and HTTP routes return: runs, actors, questions, targets, usage, file changes, MCP servers,
+model calls.
 
 Times are RFC 3339 in UTC. Fields are added, never renamed.
+
+`ChangedFile` and `Restored` describe file changes by the tools of runs, and an undo. `ServerStatus` is the status of an
+MCP server, as `callboard mcp status` shows it. `ModelCall` is a request to a model, as stored next to the run's log;
+`ModelCallDetail` also has the request and the reply. Their messages and tools are those of `protocol.chat` as JSON,
+except for images and files, of which only the size is stored in `bytes`.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ..chat import TokenUsage, ToolCall
 from ..outcome import ErrorReport
 
 RunStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled", "lost", "interrupted"]
@@ -332,3 +339,187 @@ class UsageReport(msgspec.Struct, kw_only=True):
     usage: list[UsageRow]
     total: UsageRow
     daily: list[DailyUse] = []
+
+
+# --- file changes by the tools of runs, and their undo ----------------------------------------------------
+
+
+How = Literal["created", "changed", "removed"]
+"""Change of a file, from before the runs to after them."""
+
+Back = Literal["content", "removed", "returned"]
+"""Undo of a change: the earlier content was restored, a file created by a run was removed, or a removed file was
+restored.
+"""
+
+
+class ChangedFile(msgspec.Struct, kw_only=True):
+    """File or directory that runs have changed.
+
+    Attributes:
+        path: absolute.
+        how: what became of it.
+        kind: what it is, or was.
+        added, removed: how many lines came and went; None where that is not known, or there are no lines.
+        diff: unified and bounded; empty where there is none, and `note` says why.
+        note: what has to be known of the diff, or why there is none.
+    """
+
+    path: str
+    how: How
+    kind: Literal["file", "link", "directory", "other"] = "file"
+    added: int | None = None
+    removed: int | None = None
+    diff: str = ""
+    note: str = ""
+
+
+class FileBack(msgspec.Struct, kw_only=True):
+    """File or directory in its state before the runs, with the action that restored it."""
+
+    path: str
+    done: Back
+
+
+class FileLeft(msgspec.Struct, kw_only=True):
+    """A file or directory that was left as it is, or was taken back in part, and why."""
+
+    path: str
+    why: str
+
+
+class Restored(msgspec.Struct, kw_only=True):
+    """Result of an undo of changes."""
+
+    restored: list[FileBack] = []
+    left: list[FileLeft] = []
+
+
+# --- MCP servers ------------------------------------------------------------------------------------------
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Status of a server of `mcp.json`; a server with several processes has a line for each.
+
+    Attributes:
+        name, type, share: as in its entry.
+        state: `cold` (not started), `starting`, `leased`, `idle`, or `down` (it failed; it can be tried again in
+            `retry_seconds`).
+        key: the first 12 digits of what it is shared by; "" as long as it was not needed.
+        by: who shares it, if not all.
+        breaker: `closed`, `open` or `half-open`, see `supervisors/policy`.
+        server, version, protocol: as it told us: who it is, and the revision it speaks.
+        tools: how many it has; None if it never ran.
+        pid, rss: its process and the bytes of memory it and those below it have, which are looked up for those who ask.
+        uptime: seconds since its start.
+        leases: who keeps or uses it; `pending` requests are under way.
+        calls, errors, restarts: of all its processes so far.
+        last_error: the last that went wrong.
+    """
+
+    name: str
+    type: str
+    share: str
+    state: str
+    key: str = ""
+    by: str = ""
+    breaker: str = "closed"
+    retry_seconds: float = 0.0
+    server: str = ""
+    version: str = ""
+    protocol: str = ""
+    tools: int | None = None
+    pid: int | None = None
+    rss: int | None = None
+    uptime: float = 0.0
+    leases: int = 0
+    pending: int = 0
+    calls: int = 0
+    errors: int = 0
+    restarts: int = 0
+    last_error: str = ""
+
+
+# --- requests of a run to models --------------------------------------------------------------------------
+
+
+CallStatus = Literal["asked", "answered", "failed"]
+"""State of a call. `asked`: there is no reply yet, or it was cut off because the call was cancelled or its process
+ended.
+"""
+
+
+class FailedTry(msgspec.Struct, kw_only=True, frozen=True):
+    """A try of a call that was made again: why, and after how many seconds."""
+
+    error: str
+    wait: float = 0.0
+
+
+class ShownRequest(msgspec.Struct, kw_only=True):
+    """Request to a model, independent of the provider.
+
+    Attributes:
+        messages: the conversation, oldest first.
+        tools: offered to the model, each with its JSON Schema.
+        parameters: what else was given: temperature, max_tokens, response_schema, ...
+    """
+
+    system: str = ""
+    messages: list[Any] = []
+    tools: list[Any] = []
+    parameters: dict[str, Any] = {}
+
+
+class ShownReply(msgspec.Struct, kw_only=True):
+    """Reply of a model. `reasoning` is the reasoning that the provider returns, `stop` the reason of the end."""
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = []
+    stop: str = ""
+    usage: TokenUsage = TokenUsage()
+
+
+class ModelCall(msgspec.Struct, kw_only=True):
+    """Summary of a model request with all of its attempts.
+
+    Attributes:
+        number: its place among those of the run, from 1.
+        id: of its events.
+        started: when it went out first (RFC 3339).
+        actor: the path of the actor that asked.
+        model: `client:model`.
+        messages, tools: how many went along.
+        status: see `CallStatus`.
+        calls: the names of the tools that the reply calls.
+        seconds: from the first try to the reply.
+        input_tokens, output_tokens, cost: of the reply; the cost is USD, None where the price is not known.
+        error: what it failed with.
+        tries: how many there were.
+    """
+
+    number: int
+    id: str = ""
+    started: str = ""
+    actor: str = ""
+    model: str = ""
+    messages: int = 0
+    tools: int = 0
+    status: CallStatus = "asked"
+    stop: str = ""
+    calls: list[str] = []
+    seconds: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    error: str = ""
+    tries: int = 1
+
+
+class ModelCallDetail(ModelCall, kw_only=True):
+    """Model request with its reply; `failures` are the errors of its retried attempts."""
+
+    request: ShownRequest
+    reply: ShownReply | None = None
+    failures: list[FailedTry] = []

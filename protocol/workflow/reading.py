@@ -19,12 +19,11 @@ from typing import Any, Self, TypeVar
 import msgspec
 from msgspec import inspect
 
-from ...cursor import Cursor
-from ...problems import did_you_mean
-from ...reading import Reading
-from ...source import Source
-from ...tree import Entry, Mapping, Node, Path, Scalar, describe, dotted
-from ..dialect import Dialect, Known
+from ..problems import did_you_mean
+from ..reading import Cursor, Reading
+from ..tree import Entry, Mapping, Node, Path, Scalar, describe, dotted
+from ..yaml_tree import Source
+from .dialect import Dialect, Known
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -1,4 +1,4 @@
-"""Age of a moment in few characters, for tables and lists."""
+"""Age of a moment in few characters, for tables and lists of commands and of the chat."""
 
 from __future__ import annotations
 
