@@ -36,7 +36,7 @@ def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -
             raise click.UsageError(
                 "--status and --interrupted exclude each other: all these runs have the status interrupted."
             )
-        from ..actions.resume import list_interrupted
+        from ..actions.durable import list_interrupted
 
         return list_interrupted(limit=limit, as_json=as_json)
     from ..control.commands.stored_runs import list_stored_runs
@@ -51,7 +51,7 @@ def list_all(status: str | None, interrupted: bool, limit: int, as_json: bool) -
 def show(run: str, rows: bool, as_json: bool) -> str:
     """Show RUN (its id, the beginning of it, or `last`). For its log: callboard logs RUN."""
     if rows:
-        from ..actions.runs import show_rows
+        from ..actions.durable import show_rows
 
         return show_rows(run, as_json=as_json)
     from ..control.commands.stored_runs import show_run
@@ -113,7 +113,7 @@ def export(run: str, file: str, as_json: bool) -> str:
     """Write the journal of the durable RUN to FILE, for `callboard runs import` on another machine; the run also stays
     here. The file contains prompts, replies and results unencrypted.
     """
-    from ..actions.runs import export_run
+    from ..actions.durable import export_run
 
     return export_run(run, file, as_json=as_json)
 
@@ -123,7 +123,7 @@ def export(run: str, file: str, as_json: bool) -> str:
 @options.text_or_json
 def take_in(file: str, as_json: bool) -> str:
     """Import the durable run in FILE under its id. If it was not over, callboard resume continues it."""
-    from ..actions.runs import import_run
+    from ..actions.durable import import_run
 
     return import_run(file, as_json=as_json)
 
