@@ -37,7 +37,7 @@ def explain(
       callboard permissions explain 'git push && rm -rf build'
       callboard permissions explain --tool fs_write src/main.py
     """
-    from ..actions.permissions import explain_call
+    from ..actions.tools import explain_call
 
     return explain_call(call, tool, agent, allowed, config_dir, as_json=as_json)
 
@@ -46,7 +46,7 @@ def explain(
 @options.text_or_json
 def list_all(as_json: bool) -> str:
     """List the approvals stored for this directory, by the answer `always` to a question."""
-    from ..actions.permissions import list_stored
+    from ..actions.tools import list_stored
 
     return list_stored(as_json=as_json)
 
@@ -55,6 +55,6 @@ def list_all(as_json: bool) -> str:
 @click.argument("tool", required=False)
 def forget(tool: str | None) -> str:
     """Remove the approvals stored for this directory: those of one tool, or all."""
-    from ..actions.permissions import forget_stored
+    from ..actions.tools import forget_stored
 
     return forget_stored(tool)
