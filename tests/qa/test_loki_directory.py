@@ -85,7 +85,7 @@ def test_agents_of_aichat_are_told_with_what_takes_them_over(tmp_path: Path) -> 
     (tmp_path / "functions" / "agents" / "todo").mkdir(parents=True)
     (tmp_path / "functions" / "agents" / "todo" / "index.yaml").write_text("name: Todo\n")
     (told,) = list_unsupported(tmp_path, {"HOME": str(tmp_path)})
-    assert told.startswith("functions/agents (todo): agents of aichat; callboard install ")
+    assert told.startswith("functions/agents (todo): agents of aichat; to copy them into agents/: callboard install ")
 
 
 def test_a_prompt_goes_to_its_model_with_its_patch(house: House, lokis: Path) -> None:
