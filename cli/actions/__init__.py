@@ -1,12 +1,19 @@
-"""Implementations of the commands: one module per command group, with the name of its declarations in `..commands`.
+"""Implementations of the commands: usually one module per module of `..commands`, with the same name.
 
-A function here receives the flags as click parsed them, and returns an exit code or the text for stdout. These modules
-may import trio, the engine, and all of `cli` except `..commands` and `..options`; declarations import them only inside
-functions. Rules of the domain belong to `actors`: these modules parse flags, ask at the terminal, and print.
+A function here receives the flags as click parsed them, and returns an exit code or the text for stdout. Rules of the
+domain belong to `actors`: these modules combine flags, ask at the terminal, and print. They may import trio, the
+engine, and all of `cli` except `..commands` and `..options`. Declarations import them inside functions, when a command
+is called.
 
-A group has a second module if some of its commands need much less code than others: `macros` and `macro`, `mcp_status`,
-`mcp_server` and `mcp`, `kb_targets` and `kb`, `tool_calls` and `tools`. `durable_run` and `missing_inputs` are shared.
-tests/packaging lists every module that is not named after a group.
+A part that needs much more code than the rest of its group is a module of its own: `macro` runs what `macros` lists,
+`tool_calls` executes what `tools` and `mcp` list, and `vault` does without the OAuth of `auth`. `missing_inputs` is
+shared by all commands that execute agents. tests/packaging lists the modules whose names differ from their
+declarations.
 
-Start with `run`, from parsed flags to exit code. `..frame` provides the root of a run.
+    run.execute_run            one run, from its request to the exit code
+    durable.resume_runs        resume interrupted runs; the module also has fork, replay, export and import
+    tools.Toolbox              tools of a configuration directory and of agents, with their permissions
+    missing_inputs.asked_for   questions for missing variables and prompts
+
+Start with `run`. `..frame` provides the root of a run.
 """

@@ -1,11 +1,12 @@
 """Findings of `callboard doctor`, as plain data and as text.
 
-No model is started and no connection is opened; secrets are only checked for existence. Environment variables and the
-probes of `--sandbox` are at the end of the module.
+No model is started and no connection is opened; secrets are only checked for existence. Environment variables, the
+probes of `--sandbox`, and files of Loki that Callboard does not use are at the end of the module.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -20,12 +21,13 @@ from typing import Any
 import msgspec
 import trio
 
+from ...actors.io.directories import cache_dir, config_file
 from ...actors.io.directories import config_dir as configured
-from ...actors.io.directories import config_file
 from ...actors.io.environment import env_file, read_dotenv
 from ...actors.io.secret_redaction import Redactor, without_logins
 from ...actors.runs.finding import own_agents
 from ...actors.work.sandbox.probes import Probed, probed
+from ...actors.work.tools.registry import AICHAT_FILE
 from ...protocol.decoding import convert
 from ...protocol.environment import PREFIXES, SECRET, names_of
 from ...protocol.errors import CallboardError, ConfigError
@@ -36,7 +38,6 @@ from ...protocol.settings.read import WITHOUT_EFFECT, scalars
 from ...supervisors.guardian import mechanisms
 from ...supervisors.installation import install_command
 from ..render.text import counted, json_object, safe, table
-from .loki_unsupported import list_unsupported
 
 Found = dict[str, Any]
 
@@ -102,7 +103,7 @@ def as_text(found: Found) -> str:
         f"  config.yaml: {config['settings']}",
         *(f"  `{key}`: accepted for compatibility with Loki, no effect yet" for key in config["without_effect"]),
         f"  agents: {', '.join(config['agents']) or 'none'}",
-        *(f"  not used of Loki's files: {line}" for line in config["not_taken_over"]),
+        *(f"  not used: {line}" for line in config["not_taken_over"]),
         "",
         "keys",
         *(f"  {name:<20} {_KEY_TOLD.get(there, there)}" for name, there in found["keys"].items()),
@@ -361,7 +362,7 @@ def _local() -> Found:
 def _models(settings: Settings, home: Path) -> list[Any]:
     import msgspec
 
-    from .model_checks import checked_models
+    from .models import checked_models
 
     return [msgspec.to_builtins(each) for each in checked_models((), settings, home)]
 
@@ -369,7 +370,7 @@ def _models(settings: Settings, home: Path) -> list[Any]:
 def _model_line(found: Found) -> str:
 
     from ...actors.runs.model_checks import Checked
-    from .model_checks import as_check_text
+    from .models import as_check_text
 
     return as_check_text(convert(found, Checked))
 
@@ -377,7 +378,7 @@ def _model_line(found: Found) -> str:
 def _default_model(settings: Settings, home: Path) -> str:
     """Return the default model, or the reason why it can't answer: no key, no engine, no weights."""
     from ...actors.work.models.catalog import ModelCatalog
-    from .model_checks import checked_models
+    from .models import checked_models
 
     try:
         choice = ModelCatalog(settings, os.environ).choice()
@@ -502,3 +503,57 @@ def _probes_as_text(found: Probed) -> str:
     failed = sum(each.holds is False for each in found.findings)
     lines.append(f"{len(found.findings)} findings, {failed} not as expected")
     return "\n".join(lines) + "\n"
+
+
+_UNUSED = "Callboard runs tools from their own files; you can delete it"
+
+
+def list_unsupported(home: Path, environ: Mapping[str, str]) -> list[str]:
+    """Return a line for each file of a Loki config directory that Callboard does not use, with what to do about it.
+
+    Everything else is used as it is: `config.yaml`, agents, roles, macros, tools, `mcp.json`, `.env`, sessions and
+    knowledge bases (the last two are copied when they are first opened).
+    """
+    lines = []
+    if (home / "vault.yml").is_file():
+        lines.append(
+            "vault.yml: Loki's encrypted secrets, which only Loki can read; to copy them: callboard vault import --help"
+        )
+    prices = home / "models-override.yaml"
+    if prices.is_file():
+        lines.append(
+            f"{prices.name}: model prices and limits that Loki downloaded; to use them:"
+            f" callboard models update --from {prices}"
+        )
+    lines += [
+        f"functions/{name}: programs that Loki generated for its tools; {_UNUSED}"
+        for name in ("bin", "scripts")
+        if (home / "functions" / name).is_dir()
+    ]
+    if built := sorted(path.parent.name for path in home.glob("agents/*/bin") if path.is_dir()):
+        lines.append(f"agents/*/bin ({', '.join(built)}): programs that Loki generated for its tools; {_UNUSED}")
+    for file in sorted((cache_dir(environ).parent / "loki" / "oauth").glob("*_oauth_tokens.json")):
+        client = file.name.removesuffix("_oauth_tokens.json")
+        lines.append(f"{file}: tokens of a sign-in by Loki; to sign in again: callboard auth login {client}")
+    ours, lokis = home / "mcp.json", home / "functions" / "mcp.json"
+    # Nothing is lost of a server that both files have, so it is not reported.
+    if ours.is_file() and lokis.is_file() and (only := sorted(_server_names(lokis) - _server_names(ours))):
+        lines.append(
+            f"functions/mcp.json: ignored, because {ours} exists; to use these servers, copy them into it:"
+            f" {', '.join(only)}"
+        )
+    if named := sorted(path.parent.name for path in home.glob(f"functions/agents/*/{AICHAT_FILE}")):
+        lines.append(
+            f"functions/agents ({', '.join(named)}): agents of aichat; to copy them into agents/:"
+            f" callboard install {home / 'functions'} --filter agents"
+        )
+    return lines
+
+
+def _server_names(file: Path) -> set[str]:
+    """Return the servers of a file; none if it can't be read, which `callboard mcp list` reports."""
+    try:
+        servers = json.loads(file.read_bytes()).get("mcpServers", {})
+    except (OSError, ValueError, AttributeError):
+        return set()
+    return {*servers} if isinstance(servers, dict) else set()

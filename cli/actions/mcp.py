@@ -1,7 +1,8 @@
-"""MCP servers of `mcp.json`, for `callboard mcp list`, `test`, `tools` and `init`.
+"""MCP servers for `callboard mcp`: those of `mcp.json`, those of running processes, and Callboard as a server.
 
-`list` starts no server and prints cached catalogs; `test` and `tools` start servers. `.tool_calls` executes a call by
-hand, `.mcp_status` queries running processes, and `.mcp_server` is the other direction: callboard as an MCP server.
+`list` starts no server and prints cached catalogs; `test` and `tools` start servers, and `.tool_calls` executes a call
+by hand. `status` and `reload` ask all Callboard processes of this user, and start nothing. `serve` is the other
+direction: agents as tools of an MCP client, over stdio or HTTP.
 """
 
 from __future__ import annotations
@@ -22,24 +23,29 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 import trio
 
+from ...actors.io.directories import cache_dir, socket_dir, user_folder
 from ...actors.io.directories import config_dir as configured
-from ...actors.io.directories import user_folder
 from ...actors.io.secret_redaction import hide_in
 from ...actors.runs.root import Root
 from ...actors.work.mcp.client.client import McpClient
 from ...actors.work.mcp.pool.pool import ServerCatalog
 from ...actors.work.mcp.pool.servers import McpServers, ServerScope
+from ...actors.work.mcp.pool.status import Counters, ask_all
 from ...actors.work.mcp.tools.direct import effect_of
 from ...actors.work.mcp.tools.names import offered_name
 from ...actors.work.tools.permissions import Permissions
 from ...actors.work.tools.tool import Arguments, Json, Tool, ToolSpec
+from ...protocol.control.resources import ServerStatus
+from ...protocol.decoding import convert
 from ...protocol.environment import REFERENCE
 from ...protocol.errors import CallboardError, ConfigError, InvalidFile, McpLost, UsageError
 from ...protocol.mcp.config import McpConfig, Server
 from ...protocol.mcp.model import McpTool as ServerTool
 from ...protocol.problems import Problem, errors_in
+from ...protocol.relative_time import age
 from ...supervisors import Actor
-from ..frame import act, choose_display
+from .. import flag_values
+from ..frame import act, choose_display, exit_code_of, play
 from ..new_files import write_files
 from ..render.narration import duration
 from ..render.progress import ProgressDisplay
@@ -448,3 +454,205 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
     hidden = f"{loki} is no longer used\n" if loki.exists() else ""
     then = "\ncallboard mcp test time\n" if shutil.which("uvx") else _LACKS
     return f"wrote {file}\n{hidden}{then}"
+
+
+_NO_PROCESS = "no running Callboard process uses MCP servers\n"
+_MEGABYTE = 1_000_000
+
+
+def show_status(*, as_json: bool) -> str:
+    """Return the processes that have servers, as a table or as JSON."""
+    answers = [answer for answer in _ask_processes({"ask": "status"}) if "ended" not in answer]
+    if as_json:
+        return json_object(processes=answers)
+    return "\n".join(_process(answer) for answer in answers) or _NO_PROCESS
+
+
+def reload_servers(name: str | None, *, as_json: bool) -> int:
+    """Make all processes restart the server, or all servers without a name; returns the exit code.
+
+    Calls that the reload waits for are named on stderr.
+    """
+    # The reload answers only when these calls have ended, and the command would be silent until then.
+    for answer in _ask_processes({"ask": "status"}):
+        calls = sum(each["pending"] for each in answer.get("servers", ()) if name in (None, each["name"]))
+        if calls:
+            under_way = f"{counted(calls, 'call')} under way of process {answer['pid']}"
+            sys.stderr.write(f"callboard: waiting for {under_way}{_command(answer['pid'])}\n")
+    sys.stderr.flush()
+    answers = _ask_processes({"ask": "reload", "server": name})
+    if as_json:
+        sys.stdout.write(json_object(processes=answers))
+    else:
+        _print_reloads(answers)
+    return 1 if any("error" in answer for answer in answers) else 0
+
+
+def _print_reloads(answers: list[dict[str, Any]]) -> None:
+    if not answers:
+        sys.stdout.write(_NO_PROCESS)
+    for answer in answers:
+        pid = answer["pid"]
+        if "error" in answer:
+            sys.stderr.write(f"callboard: process {pid}: {_answer_error(answer)}\n")
+        elif "ended" in answer:
+            sys.stderr.write(f"callboard: process {pid} ended, and its servers with it\n")
+        else:
+            names = ", ".join(answer["reloaded"])
+            sys.stdout.write(f"process {pid}: {'started anew: ' + safe(names) if names else 'nothing to restart'}\n")
+
+
+def _ask_processes(request: dict[str, Any]) -> list[dict[str, Any]]:
+    return trio.run(ask_all, socket_dir(os.environ, cache_dir(os.environ)), request)
+
+
+def _process(answer: dict[str, Any]) -> str:
+
+    head = f"process {answer['pid']}{_command(answer['pid'])}\n"
+    if "error" in answer:
+        return f"{head}  {_answer_error(answer)}\n"
+    servers = convert(answer["servers"], list[ServerStatus])
+    count = convert(answer["counters"], Counters)
+    rows = columns([_status_row(server) for server in servers if server.state != "cold" or server.calls])
+    lines = [*rows, *_errors(servers), f"  {_counters_text(count)}"]
+    return head + "".join(safe(line) + "\n" for line in lines)
+
+
+def _answer_error(answer: dict[str, Any]) -> str:
+    return safe(str(answer["error"]).removeprefix(f"process {answer['pid']} "))
+
+
+def _status_row(server: ServerStatus) -> list[str]:
+    what = [f"up {age(server.uptime)}"] if server.uptime else []
+    if server.state == "down":
+        what.append(f"next try in {age(server.retry_seconds)}")
+    if server.leases:
+        what.append(counted(server.leases, "lease"))
+    if server.pending:
+        what.append(f"{counted(server.pending, 'request')} under way")
+    if server.calls:
+        what.append(counted(server.calls, "call") + (f" ({server.errors} failed)" if server.errors else ""))
+    if server.restarts:
+        what.append(counted(server.restarts, "restart"))
+    if server.rss is not None:
+        what.append(f"{server.rss // _MEGABYTE} MB")
+    by = f"{server.share}: {one_line(server.by, 60)}" if server.by else server.share
+    return [server.name, server.state, by, f"pid {server.pid}" if server.pid else "", ", ".join(what)]
+
+
+def _errors(servers: list[ServerStatus]) -> list[str]:
+    return [
+        f"  {server.name}: last error: {one_line(server.last_error, 200)}" for server in servers if server.last_error
+    ]
+
+
+def _counters_text(count: Counters) -> str:
+    waited = f"waited for {counted(count.acquire_miss, 'time')}, {count.acquire_seconds:.1f}s in all"
+    shared = counted(count.acquire_active_hit, "time")
+    told = {
+        f"{count.spawned} started": count.spawned,
+        waited: count.acquire_miss,
+        f"shared {shared}": count.acquire_active_hit,
+        f"reused {counted(count.acquire_idle_hit, 'time')}": count.acquire_idle_hit,
+        f"{count.idle_evicted} ended unused": count.idle_evicted,
+        f"{count.lru_evicted} ended to make room": count.lru_evicted,
+        f"{count.lost} lost": count.lost,
+        f"{count.failed_starts} failed to start": count.failed_starts,
+        f"{counted(count.health_ok, 'ping')} answered": count.health_ok,
+        f"{counted(count.health_failed, 'ping')} not answered": count.health_failed,
+        counted(count.reloads, "reload"): count.reloads,
+    }
+    return "servers: " + (", ".join(text for text, number in told.items() if number) or "no server was used")
+
+
+def _command(pid: int) -> str:
+    """Return the command line of a process in parentheses; "" if it can't be read."""
+    import psutil
+
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return ""
+    names = [Path(words[0]).name, *words[1:]] if words else []
+    return f" ({one_line(' '.join(names), 80)})" if names else ""
+
+
+HOST, PORT = "127.0.0.1", 8808
+
+
+def serve_agents(
+    *,
+    agents: tuple[str, ...],
+    http: bool,
+    host: str | None,
+    port: int | None,
+    token_file: str | None,
+    model: str | None,
+    yes: bool,
+    allow: tuple[str, ...],
+    roots: tuple[str, ...],
+    quiet: bool,
+    config_dir: str | None,
+) -> int:
+    """Serve until the client disconnects or a signal arrives; return the exit code.
+
+    The arguments are the flags of `callboard mcp serve`.
+
+    Raises:
+        UsageError: there is no such agent, or the address can't be bound.
+        ConfigError: a package for serving over HTTP is not installed.
+    """
+    # Deferred: loads what a run needs, which no other command of this module does.
+    from ...actors.front.mcp_server.service import ServiceOptions, read_agents
+
+    flag_values.directories(roots)
+    token = None if token_file is None else _token(Path(token_file))
+    options = ServiceOptions(model=model, allow=allow, yes=yes, roots=roots)
+
+    def say(text: str) -> None:
+        if not quiet:
+            sys.stderr.write(f"callboard: {safe(text)}\n")
+            sys.stderr.flush()
+
+    async def serve(root: Root) -> int:
+        offers, problems = await trio.to_thread.run_sync(read_agents, root, agents)
+        for problem in problems:
+            say(f"warning: {problem}")
+        names = ", ".join(offers)
+        if root.settings.mcp_server_support:
+            # link=False: a server that can't be started must not end this one; it is tried again later.
+            root.kernel.spawn(lambda _: root.mcp.warm(), name="warm", link=False)
+        if http:
+            from ...actors.front.mcp_server.serving import serve_http
+
+            await serve_http(
+                root,
+                offers,
+                host=host or HOST,
+                port=PORT if port is None else port,
+                token=token,
+                options=options,
+                on_listening=lambda url: say(f"serving {names} at {url} (Ctrl-C ends it)"),
+            )
+        else:
+            from ...actors.front.mcp_server.serving import serve_stdio
+
+            if sys.stdin.isatty():
+                say(f"serving {names} over stdin and stdout, where an MCP client should be (Ctrl-C ends it)")
+            await serve_stdio(root, offers, options=options)
+        return exit_code_of(root)
+
+    # person=False: over stdio, standard input belongs to the MCP client.
+    return play(serve, ProgressDisplay(), config_dir=config_dir, person=False, serving=True)
+
+
+def _token(file: Path) -> str:
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"--token-file {file}: can't be read: {reason}") from error
+    # A bearer token in a header has neither blanks nor other characters (RFC 6750, section 2.1).
+    if not text or not text.isascii() or any(char.isspace() for char in text):
+        raise UsageError(f"--token-file {file}: a token is one line of ASCII characters without blanks")
+    return text

@@ -60,7 +60,7 @@ def new(**given: Any) -> str:
     callboard kb build handbook
     callboard ask --kb handbook "How long is the warranty?"
     """
-    from ..actions.kb_targets import make_base
+    from ..actions.kb import make_base
 
     return make_base(**given)
 
@@ -69,7 +69,7 @@ def new(**given: Any) -> str:
 @options.output_and_config
 def list_all(as_json: bool, config_dir: str | None) -> str:
     """List the named bases and the bases of your agents, with the state of each."""
-    from ..actions.kb_targets import list_bases
+    from ..actions.kb import list_bases
 
     return list_bases(config_dir, as_json=as_json)
 

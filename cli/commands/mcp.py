@@ -102,7 +102,7 @@ def status(as_json: bool) -> str:
     """Show the servers of all your running Callboard processes: state, process, users, calls, and the counters of the
     pool.
     """
-    from ..actions.mcp_status import show_status
+    from ..actions.mcp import show_status
 
     return show_status(as_json=as_json)
 
@@ -115,7 +115,7 @@ def reload(name: str | None, as_json: bool) -> int:
 
     Calls under way finish in the old process.
     """
-    from ..actions.mcp_status import reload_servers
+    from ..actions.mcp import reload_servers
 
     return reload_servers(name, as_json=as_json)
 
@@ -143,6 +143,6 @@ def serve(**given: Any) -> int:
     of_http = [f"--{name.replace('_', '-')}" for name in ("host", "port", "token_file") if given[name] is not None]
     if of_http and not given["http"]:
         raise click.UsageError(f"{', '.join(of_http)} needs --http.")
-    from ..actions.mcp_server import serve_agents
+    from ..actions.mcp import serve_agents
 
     return serve_agents(**given)

@@ -66,7 +66,7 @@ def check(names: tuple[str, ...], live: bool, as_json: bool, config_dir: str | N
     Exit code, that of the first unusable model: 3 if a key, credentials or settings are missing, 6 if it can't be
     reached, 1 if it refuses.
     """
-    from ..actions.model_checks import check_models
+    from ..actions.models import check_models
 
     return check_models(names, _settings(config_dir), config_dir, live=live, as_json=as_json)
 

@@ -85,7 +85,7 @@ def run(*, on: str | None, needs: tuple[str, ...], **given: Any) -> int:
     from ..flag_values import request
 
     if on is not None:
-        from ..actions.run_on_cluster import run_on_cluster
+        from ..actions.run import run_on_cluster
 
         return run_on_cluster(request(given), on, needs, given)
     if needs:

@@ -132,7 +132,7 @@ async def test_an_accepted_answer_is_on_disk_whatever_comes_then(house: House) -
 async def test_a_run_goes_to_another_place_as_a_file_and_on_there(house: House) -> None:
     (run,) = await parked(house)
     code, out, _ = await say(house, "runs", "export", run, "moved.run")
-    assert (code, has_message(out, "cli.actions.runs.export_run.2")) == (0, True)
+    assert (code, has_message(out, "cli.actions.durable.export_run.2")) == (0, True)
     assert (house.home / "moved.run").stat().st_mode & 0o777 == 0o600
     assert (await say(house, "runs", "import", "moved.run"))[0] == 2  # it is here
     assert (await say(house, "runs", "rm", run))[0] == 0

@@ -104,7 +104,7 @@ async def test_what_would_be_done_again_is_asked_about_and_without_a_person_need
     run = await town.run()
     code, _, err = await town.say("fork", run, "--at", "two")
     assert code == 5
-    assert has_message(err, "cli.actions.fork._agreed", again="1 time")
+    assert has_message(err, "cli.actions.durable._agreed", again="1 time")
     assert "--yes" in err
     assert (await town.say("fork", run, "--at", "99", "--yes"))[0] == 2
     assert town.world == ["one", "out"]
@@ -172,7 +172,7 @@ async def test_a_run_is_replayed_without_its_model_and_without_doing_anything(to
 async def test_a_run_that_is_not_there_is_named(town: Town) -> None:
     for words in (("fork", "run-x", "--at", "1"), ("runs", "show", "run-x", "--rows"), ("replay", "run-x")):
         code, _, err = await town.say(*words)
-        assert (code, has_message(err, "cli.actions.fork.find_durable_run", word="run-x")) == (2, True)
+        assert (code, has_message(err, "cli.actions.durable.find_durable_run", word="run-x")) == (2, True)
 
 
 async def test_a_run_is_recorded_and_played_by_its_cassette(town: Town) -> None:

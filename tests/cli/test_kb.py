@@ -91,7 +91,7 @@ def built(callboard: Callboard) -> None:
 def test_a_newcomer_is_led_from_nothing_to_an_answer(callboard: Callboard, home: Path) -> None:
     code, out, err = callboard("kb")
     assert (code, err) == (0, "")
-    assert has_message(out, "cli.actions.kb_targets.list_bases.2")
+    assert has_message(out, "cli.actions.kb.list_bases.2")
     code, out, err = callboard("kb", "new", "fruit", "docs")
     assert (code, err) == (0, "")
     wrote, _, build, ask = out.splitlines()

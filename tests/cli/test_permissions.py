@@ -62,4 +62,4 @@ def test_where_no_rule_says_anything_what_the_tool_does_decides(callboard: Callb
 def test_a_tool_without_a_subject_needs_its_arguments(callboard: Callboard) -> None:
     status, _, said = callboard("permissions", "explain", "x", "--tool", "get_current_time")
     assert status == 2
-    assert has_message(said, "cli.actions.permissions.explain_call")
+    assert has_message(said, "cli.actions.tools.explain_call")

@@ -94,13 +94,13 @@ async def test_a_run_whose_process_was_killed_is_listed_and_goes_on(town: Town) 
     assert run["run"] in out
     code, out, err = await town.say("resume", run["run"].removeprefix("run-")[:5])
     assert (code, out) == (0, "two answer to THREE two first\n")
-    assert has_message(err, "cli.actions.resume._drive")
+    assert has_message(err, "cli.actions.durable._resume.drive")
     assert (town.home / "world").read_text() == "once\n"
     assert [request.prompt.split()[0] for request in town.models.requests] == ["TWO", "THREE", "THREE"]
-    assert has_message((await town.say("runs", "--interrupted"))[1], "cli.actions.resume.list_interrupted")
+    assert has_message((await town.say("runs", "--interrupted"))[1], "cli.actions.durable.list_interrupted")
     code, _, err = await town.say("resume", run["run"])
     assert code == 2
-    assert has_message(err, "cli.actions.resume._id_of.2")
+    assert has_message(err, "cli.actions.durable._id_of.2")
 
 
 async def test_it_goes_on_with_the_file_that_it_began_with_unless_told_otherwise(town: Town) -> None:
@@ -116,7 +116,7 @@ async def test_of_several_one_has_to_be_named_or_all_go_on(town: Town) -> None:
     await town.killed()
     await town.killed()
     code, _, err = await town.say("resume")
-    assert (code, has_message(err, "cli.actions.resume._chosen.3", there="…2")) == (2, True)
+    assert (code, has_message(err, "cli.actions.durable._chosen.3", there="…2")) == (2, True)
     code, out, _ = await town.say("resume", "--all", "-o", "json")
     assert code == 0
     assert out.count('"status":"done"') + out.count('"status": "done"') == 2
@@ -141,7 +141,7 @@ async def test_nothing_is_kept_of_a_run_that_is_ephemeral_nor_of_a_question_with
     assert (await town.say("ask", "--config-dir", str(town.config), "--model", "fake:model", "hello"))[0] == 0
     assert not (town.home / "state" / "callboard" / "journal").exists()
     code, _, err = await town.say("resume")
-    assert (code, has_message(err, "cli.actions.resume._chosen.2")) == (2, True)
+    assert (code, has_message(err, "cli.actions.durable._chosen.2")) == (2, True)
 
 
 @pytest.mark.parametrize("content", [b"", b"SQLite format 3\0 and nothing else", bytes(8192)])

@@ -124,7 +124,7 @@ def test_the_body_is_shown_as_the_provider_got_it(callboard: Callboard, kept: st
     assert [line.encode() for line in bodies] == [request.body for request in models.requests]
     code, _out, err = callboard("show", "last", "--raw", "--reply")
     assert code == 2
-    assert has_message(err, "cli.commands.show.command")
+    assert has_message(err, "cli.commands.runs.show")
 
 
 def test_of_an_agent_with_several_calls_the_last_is_shown(

@@ -15,7 +15,7 @@ from qa.home import Ended, House
 from qa.loki_directory import KINDS, lay_out
 from support.fake_models import Reply
 
-from callboard.cli.actions.loki_unsupported import list_unsupported
+from callboard.cli.actions.doctor import list_unsupported
 from callboard.protocol.problems import errors_in
 from callboard.protocol.settings import read_settings
 
@@ -63,7 +63,7 @@ def test_what_is_not_taken_over_is_a_line_each(house: House, lokis: Path) -> Non
         "functions/scripts",
         "agents/*/bin (keeper)",
     ]
-    assert "not used of Loki's files: vault.yml" in callboard(house, lokis, "doctor").shown
+    assert "not used: vault.yml" in callboard(house, lokis, "doctor").shown
 
 
 def test_sign_ins_of_loki_and_servers_that_a_second_file_hides_are_told(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_sign_ins_of_loki_and_servers_that_a_second_file_hides_are_told(tmp_path
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"two": {}}}')
     signed_in, hidden = list_unsupported(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert signed_in.endswith("callboard auth login claude")
-    assert hidden.endswith("only functions/mcp.json has one")
+    assert hidden.endswith("copy them into it: one")
     (tmp_path / "mcp.json").write_text("[")
     assert len(list_unsupported(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})) == 2
     assert list_unsupported(tmp_path / "none", {"HOME": str(tmp_path)}) == []
@@ -85,7 +85,7 @@ def test_agents_of_aichat_are_told_with_what_takes_them_over(tmp_path: Path) -> 
     (tmp_path / "functions" / "agents" / "todo").mkdir(parents=True)
     (tmp_path / "functions" / "agents" / "todo" / "index.yaml").write_text("name: Todo\n")
     (told,) = list_unsupported(tmp_path, {"HOME": str(tmp_path)})
-    assert told.startswith("functions/agents (todo): agents of aichat; callboard install ")
+    assert told.startswith("functions/agents (todo): agents of aichat; to copy them into agents/: callboard install ")
 
 
 def test_a_prompt_goes_to_its_model_with_its_patch(house: House, lokis: Path) -> None:

@@ -125,7 +125,7 @@ _MODULES = (
     "callboard.cli.chat.screen.application",
     "callboard.cli.commands.runs",
     "callboard.cli.commands.serve",
-    "callboard.cli.commands.vault",
+    "callboard.cli.commands.credentials",
     "callboard.cli.control.client",
     "callboard.cli.control.commands",
     "callboard.cli.desktop",
