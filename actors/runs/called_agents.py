@@ -16,8 +16,8 @@ from ...protocol.graph.read import read_graph
 from ...protocol.place import needs_of
 from ...protocol.problems import did_you_mean
 from ...protocol.requests import RunRequest
-from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
+from ..engine.graph.result import ended_with, retold
 from ..work.agent.history import History
 from ..work.context import AgentCall, SeparatePart
 from ..work.journal.actor_journal import scope_of

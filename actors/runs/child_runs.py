@@ -20,7 +20,7 @@ import trio
 from ...protocol.errors import CallboardError, ShuttingDown, UsageError
 from ...protocol.outcome import ChildRecord, ChildStatus, ErrorReport, Outcome
 from ...protocol.requests import RunRequest
-from ..engine.graph.failures import ended_with
+from ..engine.graph.result import ended_with
 from ..work.agent.history import History
 from ..work.context import CallingAgent, RunContext
 from ..work.playback import playback

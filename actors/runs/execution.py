@@ -43,8 +43,7 @@ from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Policy, Verdict, listens
 from ...supervisors.event_loops import in_callers_loop
 from ...supervisors.user_code import failure_of
-from ..engine.graph.failures import ended_with
-from ..engine.graph.result import GraphResult
+from ..engine.graph.result import GraphResult, ended_with
 from ..io.secret_redaction import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext

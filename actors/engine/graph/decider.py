@@ -30,10 +30,9 @@ from ....protocol.kernel.messages import Message
 from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, StateSet, TimerFired, WorkFailed
 from ....protocol.outcome import NodeTime
 from . import node_exit
-from .failures import KEPT, together
 from .plan import GraphPlan, reachable
 from .reducers import changed, merge_writes
-from .result import GraphResult
+from .result import KEPT, GraphResult, together
 from .templates import compile_template, encode
 
 

@@ -21,8 +21,8 @@ from ....protocol.graph.model import MapNode
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import MapBegun, MapEnded, NodeLeft, WorkFailed
 from . import node_exit
-from .failures import KEPT, NEVER_TOLERATED, retold, together
 from .plan import GraphPlan, State, reachable
+from .result import KEPT, NEVER_TOLERATED, retold, together
 from .templates import MISSING
 
 BRANCH_KINDS = ("script", "llm", "rag", "agent")

@@ -11,7 +11,7 @@ A run that continues after a failure succeeds only if the author has accepted th
 `on_error`. Any other failure is `unaccepted`, also in child agents and map items. A run with such a
 failure is `failed` even if it reaches its end.
 
-Errors of `failures.NEVER_TOLERATED` (the author's mistakes, a missing user, a budget) are never the node's own
+Errors of `result.NEVER_TOLERATED` (the author's mistakes, a missing user, a budget) are never the node's own
 failure. An unavailable model (`ConfigError`) and a call with an unknown outcome (`UnknownOutcome`) use a declared
 fallback, but not the tolerance by `compat`.
 """
@@ -29,8 +29,8 @@ from ....protocol.failure import Failure
 from ....protocol.graph.model import Raw
 from ....protocol.messages import NodeLeft, WorkFailed
 from .compat import Compat
-from .failures import NEVER_TOLERATED, ExtractionFailed, noted, retold
 from .plan import ERRORS, GraphPlan, NodeResult, PlanStep, State
+from .result import NEVER_TOLERATED, ExtractionFailed, noted, retold
 from .templates import MISSING, compile_template
 
 ACCEPTING = ("continue", "collect")

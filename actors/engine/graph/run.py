@@ -32,9 +32,8 @@ from ...work.transcript import Record
 from ..driver import Driver, Performer
 from . import node_exit
 from .decider import GraphDecider, state_size
-from .failures import ended_with
 from .plan import GraphPlan, NodeJob, NodeResult, PlanStep
-from .result import GraphResult
+from .result import GraphResult, ended_with
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

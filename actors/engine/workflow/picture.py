@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....protocol.workflow.edges import Always, Edge, FunctionCondition, KeywordCondition, Never, RegexCondition
 from ....protocol.workflow.model import Graph
-from ..graph.picture import Box, Picture, PictureLine
+from ..graph.draw import Box, Picture, PictureLine
 
 _SHAPES = {
     "agent": "llm",

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from callboard.actors.engine.driver import EarlierWork, fold
 from callboard.actors.engine.graph.compile import compile_graph
 from callboard.actors.engine.graph.map_decider import MapDecider
 from callboard.actors.engine.graph.plan import GraphPlan
-from callboard.actors.engine.recovery import EarlierWork, fold
 from callboard.actors.engine.workflow.decider import UnitsDecider, WorkflowDecider
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message

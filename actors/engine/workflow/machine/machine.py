@@ -34,7 +34,7 @@ import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.workflow_messages import Crossing, Fired, FireNode, Gate
-from ...graph.failures import together
+from ...graph.result import together
 from ..messages import TASK, Message, Queue, carried, seeded, signed
 from .perform import Said, over
 from .structure import Cycle, Layer, NodeEdges, Structure, listed

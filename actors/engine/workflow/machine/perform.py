@@ -13,6 +13,9 @@ A *dynamic* node runs once per unit (`multiplied`):
     all other inputs            -> passed to every unit, before its own input
     map                         -> the outputs of all units, in their order
     tree                        -> groups of units, one run per group; then groups of the results, until one is left
+
+A *gate* is a node of a loop without output until a number of visits (`counted`) or a time (`timed`) is reached. Its
+state lasts for one run of its graph: a subgraph that runs again starts with new gates.
 """
 
 from __future__ import annotations
@@ -28,13 +31,10 @@ from .....protocol.failure import Failure
 from .....protocol.workflow.edges import Dynamic
 from .....protocol.workflow.model import LiteralConfig, LoopCounterConfig, LoopTimerConfig, Node, PassthroughConfig
 from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeSaid, Unit
-from ...graph.failures import NEVER_TOLERATED, noted, together
-from ..edges.processors import filled
-from ..edges.splits import units_of
-from ..messages import Message, carried, signed
-from ..prompting import failure_text
+from ...graph.result import NEVER_TOLERATED, noted, together
+from ..edges import filled, units_of
+from ..messages import Message, carried, failure_text, signed
 from ..rules import WorkflowRules
-from .gates import counted, timed
 from .structure import NodeEdges, ReadyEdge, Structure
 
 MOST_QUEUED = 100_000
@@ -373,3 +373,35 @@ async def _tree(
         if len(units) <= 1:
             break
     return tuple(units)
+
+
+_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+
+
+def counted(config: LoopCounterConfig, gate: Gate) -> tuple[tuple[Message, ...], Gate]:
+    """Return the output of a loop_counter at this visit, and its new state."""
+    visits = gate.visits + 1
+    if visits < config.max_iterations:
+        return (), Gate(visits)
+    text = config.message or f"Loop limit reached ({config.max_iterations})"
+    return (Message(role="assistant", content=text),), Gate(0 if config.reset_on_emit else visits)
+
+
+def timed(
+    config: LoopTimerConfig, gate: Gate, inputs: Sequence[Message], now: float, rules: WorkflowRules
+) -> tuple[tuple[Message, ...], Gate]:
+    """Return the output of a loop_timer at this visit, and its new state.
+
+    Before the time is over the output is empty, or the inputs for a passthrough. Afterwards it is the timer's
+    message, which a passthrough outputs only once.
+    """
+    since = now if gate.since is None else gate.since
+    over = now - since >= config.max_duration * _SECONDS[config.duration_unit]
+    if config.passthrough and (gate.spoken or not over):
+        return tuple(inputs), Gate(since=since, spoken=gate.spoken)
+    if not over:
+        return (), Gate(since=since, spoken=gate.spoken)
+    if config.reset_on_emit and (rules.timers_start_anew or not gate.spoken):
+        since = now
+    text = config.message or f"Time limit reached ({config.max_duration} {config.duration_unit})"
+    return (Message(role="assistant", content=text),), Gate(since=since, spoken=True)

@@ -22,7 +22,7 @@ from .....supervisors.user_code import failure_of, user_code
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.unknown_outcome import once
 from ....work.playback import OutsideEffect, playback, whole
-from ...graph.failures import NEVER_TOLERATED
+from ...graph.result import NEVER_TOLERATED
 from ..job import Code, Job
 from ..machine.perform import Said, message_of, restored
 

@@ -40,7 +40,7 @@ from ....work.playback import OutsideEffect, in_the_world, whole
 from ....work.sandbox.run_sandbox import sandboxed
 from ....work.tools.files.call_process import MIB, CallLimits, Printed, impose, kill, watch
 from ....work.tools.files.environment import inherited
-from ..edges.conditions import CODE_FAILED
+from ..edges import CODE_FAILED
 from ..job import Job
 from ..machine.perform import Said
 from ..messages import Message

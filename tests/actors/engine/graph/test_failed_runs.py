@@ -238,7 +238,7 @@ async def test_a_child_that_fails_in_the_end_tells_its_first_cause(stage: Stage)
     stage.models.answer_with(lambda _: Reply(status=503, error="down"))
     outcome = await stage.run()
     assert outcome.error is not None
-    assert has_message(outcome.error.message, "engine.graph.failures.ended_with", first="…'kid'…")
+    assert has_message(outcome.error.message, "engine.graph.result.ended_with", first="…'kid'…")
     assert "at node 'b': Script 'b.sh' failed with exit code 1" in outcome.error.message
     assert (outcome.error.node, outcome.error.code, outcome.exit_code) == ("a", "upstream", 6)
 

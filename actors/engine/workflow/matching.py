@@ -20,8 +20,8 @@ from collections.abc import Awaitable
 import regex
 import trio
 
-from .....protocol.errors import GraphMistake, NodeFailed
-from .....protocol.workflow.edges import ByMatch, RegexExtract
+from ....protocol.errors import GraphMistake, NodeFailed
+from ....protocol.workflow.edges import ByMatch, RegexExtract
 
 AT_ONCE = 0.002
 """Seconds that a match may block the event loop."""
