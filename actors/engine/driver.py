@@ -619,7 +619,9 @@ def _replay(decider: Decider, player: JournalPlayer, request: Any, tapes: Sequen
     except CannotGoOn:
         raise
     except Exception as error:  # any error: rows that do not fit must not become a different run
-        raise CannotGoOn(f"its rows are not those of what it would go on with: {error!r}") from error
+        raise CannotGoOn(
+            f"its journal rows do not fit the agent, graph or workflow that would resume them: {error!r}"
+        ) from error
     # The process died between `Finish` and the end of the interrupted work, so no row records these interruptions.
     if left.finish is not None:
         for key in left.work:
@@ -660,7 +662,9 @@ def _restore_idle(left: OpenWork, each: Told, message: WorkDone, apply: Callable
     if name is not None:
         apply(Idle(name), each.at)
     if left.in_place is None or left.in_place.key != message.key:
-        raise CannotGoOn(f"its rows tell the end of work {message.key}, which it would not have begun")
+        raise CannotGoOn(
+            f"its journal rows have the end of work {message.key}, which a resumed run would not have started"
+        )
     left.in_place = None
 
 
@@ -681,4 +685,4 @@ def _track_effects(left: OpenWork, player: JournalPlayer, effects: Sequence[Effe
         elif isinstance(effect, Finish):
             left.finish = effect
         elif not isinstance(effect, Emit | Reject) and not left.family.on_effect(effect, at):
-            raise CannotGoOn(f"it wants what can't be taken up again: {type(effect).__name__}")
+            raise CannotGoOn(f"its journal rows lead to an effect that can't be resumed: {type(effect).__name__}")

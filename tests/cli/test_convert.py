@@ -115,8 +115,8 @@ def test_what_the_graph_does_in_other_words_is_noted(callboard: Callboard, tmp_p
     code, _, err = callboard("convert", str(flow), str(tmp_path / "g"))
     assert code == 0
     assert err.splitlines() == [
-        "callboard: note: 'A' goes on when it fails, with the error alone as its output",
-        "callboard: note: 'A' says which failures are tried again (`retry`); a graph tries those that may pass",
+        "callboard: note: 'A' continues after a failure with only the error as its output",
+        "callboard: note: 'A' selects the failures to retry (`retry`); a graph retries those that can be temporary",
     ]
     flow.write_text("graph: {nodes: [" + agent.replace("on_error: continue, ", "") % "enabled: false" + "]}\n")
     assert callboard("convert", str(flow), str(tmp_path / "h"))[2] == ""

@@ -88,7 +88,7 @@ Answer again with one JSON value that fits the JSON Schema, and nothing else."""
 ATTEMPTS = 3
 """Most answers that a model may give until one fits the type of the result, the first included."""
 
-_READS_NO_MORE = "an agent at work reads nothing but what people say to it"
+_READS_NO_MORE = "a running agent reads only messages of users"
 
 
 class OutOfTurns(TurnsReached):
@@ -236,7 +236,13 @@ class ConversationDecider:
         """Begin a turn as soon as no mail waits."""
         if self._left <= 0:
             talk = self._talk
-            return self._fail(Failure.of(OutOfTurns(f"the tool loop hit {talk.bound} ({talk.max_turns})")))
+            return self._fail(
+                Failure.of(
+                    OutOfTurns(
+                        f"the model still calls tools after the last reply that {talk.bound} ({talk.max_turns}) allows"
+                    )
+                )
+            )
         self._left -= 1
         self._looked = not self._talk.looks_around
         return [WhenIdle("turn")]
@@ -419,7 +425,9 @@ class ConversationDecider:
         self._compaction.failed(self.messages, cut.cut)
         self._cut = None
         agent = self._talk.agent
-        text = f"the older turns of '{agent}' could not be summed up, and it goes on without: {failure.text}"
+        text = (
+            f"the older turns of '{agent}' could not be summarised, so it continues without a summary: {failure.text}"
+        )
         return [Emit(Warned(code="not_compacted", message=text, node=self._talk.node)), WhenIdle("turn")]
 
     # --- end or continuation ------------------------------------------------------------------------------
@@ -473,7 +481,9 @@ class ConversationDecider:
         return [*self._unread(), Finish(failure=failure)]
 
     def _unread(self) -> list[Effect]:
-        return [Reject(message, "the conversation ended before it came to it") for message in self._written]
+        return [
+            Reject(message, "the conversation ended before the agent read this message") for message in self._written
+        ]
 
 
 # --- rounds of tool calls -------------------------------------------------------------------------------
@@ -635,7 +645,7 @@ class CallsDecider:
         if isinstance(message, messages.Interrupted):
             return []
         if not isinstance(message, messages.ToolDone | messages.WorkFailed):
-            return [Reject(message, "it plays calls and reads nothing")]
+            return [Reject(message, "a round of tool calls reads no messages")]
         self._rounds.on(message)
         return [] if self._rounds.running else self._over()
 

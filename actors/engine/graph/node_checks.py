@@ -216,7 +216,7 @@ def _check_input(found: Findings, node: InputNode) -> None:
             "an input node uses only the first target of its `next`",
             (*base, "next"),
             expected="one node",
-            hint="fan out from a script node behind it.",
+            hint="let `next` name a script node, and let that one name several.",
         )
     if node.validation is not None:
         try:
@@ -339,7 +339,7 @@ def _check_lists(found: Findings, node: LlmNode, around: CheckContext) -> None:
         if set(servers).isdisjoint(around.servers.spelled_out([name])):
             found.warning(
                 "unknown_server",
-                f"`mcp_tools` says something about '{name}', which is not among the graph's `mcp_servers`",
+                f"`mcp_tools` restricts the server '{name}', which is not among the graph's `mcp_servers`",
                 ("nodes", node.id, "mcp_tools", name),
                 hint=did_you_mean(name, servers) or f"add '{name}' to `mcp_servers`.",
             )
@@ -460,9 +460,9 @@ def check_keys(found: Findings, around: CheckContext) -> None:
                 if (near or closed) and key not in words():
                     found.warning(
                         "unknown_key_read",
-                        f"'{key}' in the template is written by no node and not in `initial_state`",
+                        f"the template reads '{key}', which no node writes and `initial_state` does not have",
                         read.path,
-                        expected="a state key that exists by then",
+                        expected="a key of `initial_state`, or a key that an earlier node writes",
                         hint=_how_to_have(key, near, graph),
                     )
             _check_spaces(found, read.text, read.path, known)
@@ -493,8 +493,10 @@ def _how_to_have(key: str, near: str | None, graph: Graph) -> str:
         return suggestion(near)
     seed = f"`initial_state: {{{key}: ''}}`."
     if any(variable.name == key for variable in graph.variables):
-        return f"variables reach scripts only: let a script write it into the state, or seed it: {seed}"
-    return f"seed it: {seed}"
+        return (
+            f"only scripts can read variables: let a script write it into the state, or give it a start value: {seed}"
+        )
+    return f"give it a start value: {seed}"
 
 
 _FILTERED = re.compile(rf"\{{\{{\s*((?!\s)[{LETTER}][{LETTER}.\[\]-]*)\s*[|(+*/?:][^{{}}]*\}}\}}")
@@ -507,25 +509,25 @@ def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) 
         if root_of(token.group(1)) in known and not found.is_full("error"):
             found.beyond(
                 "template_filter",
-                f"'{token.group(0)}' is no template, and stays as it is: there are no filters and no expressions",
+                f"'{token.group(0)}' stays as it is, because templates have no filters and no expressions",
                 path,
                 expected="{{" + token.group(1) + "}}",
-                hint="let a script node before this one write what is wanted into the state.",
+                hint="compute the value in a script node before this one, and read its state key here.",
             )
     for token in _EXPRESSION.finditer(text):
         if root_of(token.group(1)) in known and not _FILTERED.match(token.group(0)):
             found.warning(
                 "template_expression",
-                f"'{token.group(0)}' is no template, and stays as it is: there are no expressions",
+                f"'{token.group(0)}' stays as it is, because templates have no expressions",
                 path,
                 expected="{{" + token.group(1) + "}}",
-                hint="let a script node before this one write what is wanted into the state.",
+                hint="compute the value in a script node before this one, and read its state key here.",
             )
     for token in _SPACED.finditer(text):
         if root_of(token.group(1)) in known:
             found.warning(
                 "template_spaces",
-                f"'{token.group(0)}' is no template because of its spaces, and stays as it is",
+                f"'{token.group(0)}' stays as it is, because templates have no spaces between the braces",
                 path,
                 expected="{{" + token.group(1) + "}}",
                 hint="remove the spaces between the braces.",

@@ -30,7 +30,7 @@ from ....protocol.graph.model import Raw
 from ....protocol.messages import NodeLeft, WorkFailed
 from .compat import Compat
 from .plan import ERRORS, GraphPlan, NodeResult, PlanStep, State
-from .result import NEVER_TOLERATED, ExtractionFailed, noted, retold
+from .result import NEVER_TOLERATED, ExtractionFailed, detached, reworded
 from .templates import MISSING, compile_template
 
 ACCEPTING = ("continue", "collect")
@@ -109,8 +109,8 @@ def failed(plan: GraphPlan, step: PlanStep, state: State, error: CallboardError,
         targets=targets,
         output=text,
         error=error,
-        warning=f"{step.id} failed and the run goes on: {error}",
-        unaccepted=None if step.on_error in ACCEPTING else noted(error),
+        warning=f"node '{step.id}' failed and the run continues: {error}",
+        unaccepted=None if step.on_error in ACCEPTING else detached(error),
     )
 
 
@@ -211,4 +211,4 @@ def _untolerated(step: PlanStep, error: CallboardError) -> CallboardError:
         return error
     reason = f"structured-extraction failed: {error}" if isinstance(error, ExtractionFailed) else str(error)
     text = f"LLM node failed and no fallback declared: {reason.removesuffix('.')}. "
-    return retold(error, text + f"Add a `fallback:` route to node '{step.id}' to handle this")
+    return reworded(error, text + f"Add a `fallback:` route to node '{step.id}' to handle this")

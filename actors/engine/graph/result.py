@@ -66,10 +66,10 @@ These are the author's mistakes (also in the files of a child agent), a missing 
 The shutdown of the root, and a journal that cannot store the next step, are further ones.
 """
 
-KEPT = "kept"
+PARTIAL_RESULTS = "kept"
 """Attribute of an error: partial results, by the state key that they were meant for."""
 
-MOST_TOLD = 20
+MOST_LISTED = 20
 """Most failures that one error lists; a map of thousands can fail in all of them."""
 
 E = TypeVar("E", bound=CallboardError)
@@ -79,23 +79,23 @@ class ExtractionFailed(NodeFailed):
     """Text that could not be converted to the node's `output_schema`."""
 
 
-def retold(error: E, text: str) -> E:
+def reworded(error: E, text: str) -> E:
     """Return an equal error with another text; its `__cause__` is the original."""
     # bypasses `__init__`, whose further arguments are unknown; their attributes are copied instead
-    told = type(error).__new__(type(error), text)
-    told.__dict__.update(error.__dict__)
-    told.__cause__ = error
-    return told
+    copy = type(error).__new__(type(error), text)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error
+    return copy
 
 
-def noted(error: CallboardError) -> CallboardError:
+def detached(error: CallboardError) -> CallboardError:
     """Return a copy of a tolerated failure without traceback and causes, which would stay in memory."""
-    kept = CallboardError(str(error))
-    kept.code, kept.exit_code, kept.node = error.code, error.exit_code, error.node
-    return kept
+    copy = CallboardError(str(error))
+    copy.code, copy.exit_code, copy.node = error.code, error.exit_code, error.node
+    return copy
 
 
-def ended_with(failures: Sequence[CallboardError], later: CallboardError | None) -> CallboardError | None:
+def run_error(failures: Sequence[CallboardError], later: CallboardError | None) -> CallboardError | None:
     """Return the error of a graph, agent or run that continued after `failures`; `later` is the error that ended it,
     if any.
 
@@ -107,23 +107,23 @@ def ended_with(failures: Sequence[CallboardError], later: CallboardError | None)
     first, text = failures[0], str(later)
     if str(first) not in text:
         where = f" at node '{later.node}'" if later.node is not None and f"'{later.node}'" not in text else ""
-        text = f"{first} (the run went on, and failed later{where}: {text})"
-    told = retold(later, text)
-    told.code, told.exit_code, told.node = first.code, first.exit_code, first.node
-    return told
+        text = f"{first} (the run continued, and failed later{where}: {text})"
+    error = reworded(later, text)
+    error.code, error.exit_code, error.node = first.code, first.exit_code, first.node
+    return error
 
 
-def together(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError:
+def combined(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError:
     """Return one error for all failures of a step; each sentence describes its error.
 
     Its class is that of the gravest: a mistake of the graph, else one with an exit code of its own, else the first.
     """
-    text = "; ".join(sentence for sentence, _ in failures[:MOST_TOLD])
-    if len(failures) > MOST_TOLD:
-        text += f"; and {len(failures) - MOST_TOLD} more"
+    text = "; ".join(sentence for sentence, _ in failures[:MOST_LISTED])
+    if len(failures) > MOST_LISTED:
+        text += f"; and {len(failures) - MOST_LISTED} more"
     errors = [error for _, error in failures]
     mistakes = [error for error in errors if isinstance(error, GraphMistake)]
     # 1 is any failure, and 6 a temporary one of an upstream service. The other codes need something of the user:
     # configuration, a higher limit, an answer.
     special = [error for error in errors if error.exit_code not in (1, 6)]
-    return retold([*mistakes, *special, *errors][0], text)
+    return reworded([*mistakes, *special, *errors][0], text)

@@ -33,7 +33,7 @@ from ..driver import Driver, Performer
 from . import node_exit
 from .decider import GraphDecider, state_size
 from .plan import GraphPlan, NodeJob, NodeResult, PlanStep
-from .result import GraphResult, ended_with
+from .result import GraphResult, run_error
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -110,7 +110,7 @@ async def played(
         except CallboardError as error:
             result.error = error
     log_summary(plan.name, result.timing)
-    why = ended_with(result.failures, result.error) if result.failures else result.error
+    why = run_error(result.failures, result.error) if result.failures else result.error
     emit_end(me, plan.name, depth, began, result.timing, why)
     return result
 

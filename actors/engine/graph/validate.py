@@ -118,8 +118,8 @@ def _check_cycles(found: Findings) -> None:
             "cycle",
             f"Cycle detected: {' -> '.join(told)}",
             closing.path,
-            expected="declared edges that never lead back",
-            hint="loop by a script: let it print `_next` and name the way back in its `routes`.",
+            expected="declared edges without a cycle",
+            hint="to repeat nodes, let a script print `_next`, and list the node that it returns to in its `routes`.",
         )
 
 
@@ -130,7 +130,7 @@ def _check_ends(found: Findings) -> None:
             "Graph has no end nodes; execution would never terminate",
             ("nodes",),
             expected="at least one node of type end",
-            hint='add `done: {type: end, output: "..."}` and lead to it.',
+            hint='add `done: {type: end, output: "..."}` and name it in the `next` of a node.',
         )
 
 
@@ -173,7 +173,7 @@ def _check_exits(found: Findings, seen: set[str]) -> None:
         if node.next is not None:
             found.warning(
                 "no_exit",
-                f"`next: []` leads nowhere, so the lane of '{node_id}' ends here without a result",
+                f"`next: []` names no node, so the lane of '{node_id}' ends here without a result",
                 ("nodes", node_id, "next"),
                 expected="the id of a node",
                 hint="name the node that follows.",
@@ -219,9 +219,9 @@ def _check_members(found: Findings, source: AnyNode) -> None:
             found.error(
                 "question_in_fan_out",
                 f"{node.kind} node '{target}' can't be a parallel branch of '{source.id}': "
-                "questions to a person are asked one after another",
+                "users answer one question at a time",
                 path,
-                expected="a node that asks nobody",
+                expected="a node that asks no user",
                 hint="ask before the fan-out or after the join.",
             )
         elif isinstance(node, ScriptNode) and not isinstance(node, FunctionNode) and node.state_updates is None:
@@ -229,7 +229,7 @@ def _check_members(found: Findings, source: AnyNode) -> None:
                 found.error(
                     "undeclared_writes",
                     f"script node '{target}' runs as a parallel branch of '{source.id}' and declares no "
-                    "`state_updates`, so nothing is known about the keys it writes",
+                    "`state_updates`, so the keys that it writes are unknown",
                     ("nodes", target),
                     expected="`state_updates`, which may be empty",
                     hint="add `state_updates: {}`, and reducers for keys that several branches print.",
@@ -237,7 +237,7 @@ def _check_members(found: Findings, source: AnyNode) -> None:
         elif isinstance(node, EndNode) and node.join != "all":
             found.warning(
                 "end_in_fan_out",
-                f"end node '{target}' ends the run while the other branches of '{source.id}' are on their way",
+                f"end node '{target}' ends the run while the other branches of '{source.id}' are still running",
                 path,
                 expected="`join: all` on the end node, or an end after the join",
                 hint=f"add `join: all` to '{target}'.",
@@ -384,7 +384,8 @@ def _check_map(found: Findings, node: MapNode) -> None:
     if node.over and compile_template(node.over).single is None:
         found.warning(
             "bad_over",
-            f"map node '{node.id}': `over` template '{node.over}' must resolve to an array, and a text never does",
+            f"map node '{node.id}': `over` template '{node.over}' must resolve to an array, "
+            "and a template with other text resolves to text",
             (*base, "over"),
             expected="a template of exactly one {{path}}",
             hint='write "{{items}}" with the state key of a list.',
@@ -432,10 +433,10 @@ def _check_branch(found: Findings, node: MapNode) -> None:
 
 
 _WHY_NOT = {
-    "approval": "a person is not asked once per item",
-    "input": "a person is not asked once per item",
+    "approval": "users are not asked once per item",
+    "input": "users are not asked once per item",
     "end": "a branch can't end the run",
-    "map": "nested map fan-outs are not supported in v1",
+    "map": "a map inside a map is not supported",
 }
 
 

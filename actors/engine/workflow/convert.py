@@ -80,9 +80,9 @@ def notes(workflow: Workflow) -> Iterator[str]:
     """Yield the differences in behaviour between the workflow and its graph."""
     for node in workflow.graph.nodes:
         if node.on_error == "continue" and isinstance(node.config, AgentConfig):
-            yield f"'{node.id}' goes on when it fails, with the error alone as its output"
+            yield f"'{node.id}' continues after a failure with only the error as its output"
         if isinstance(node.config, AgentConfig) and _chooses(node.config.retry):
-            yield f"'{node.id}' says which failures are tried again (`retry`); a graph tries those that may pass"
+            yield f"'{node.id}' selects the failures to retry (`retry`); a graph retries those that can be temporary"
 
 
 def _chooses(retry: Retry) -> bool:
@@ -344,11 +344,11 @@ _AS_DECLARED: dict[str, Condition] = {
 """Condition functions that a declarative condition can replace."""
 
 _KINDS = {
-    "python": "a python node works in the run's own directory, and a script node of a graph has none",
-    "subgraph": "a graph's agent node may name the workflow file of a subgraph, but tells it the text alone",
-    "loop_counter": "a loop_counter counts the rounds of a cycle",
-    "loop_timer": "a loop_timer measures the rounds of a cycle",
-    "custom": "only workflows know its type",
+    "python": "its code runs in the workspace of the run, and script nodes of a graph have no workspace",
+    "subgraph": "an agent node of a graph can name the workflow file of a subgraph, but passes only text to it",
+    "loop_counter": "graphs have no node that counts the rounds of a cycle",
+    "loop_timer": "graphs have no node that measures the time of a cycle",
+    "custom": "graphs have no custom node types",
 }
 _PARAMS = {"temperature", "top_p"}
 
@@ -374,12 +374,16 @@ def reasons(graph: Graph, own: Collection[str] = ()) -> list[Problem]:
 
     found: list[Problem] = []
     if graph.is_majority_voting:
-        found.append(problem(graph.path, "no_voting", "the majority decides, and a graph doesn't vote"))
+        found.append(problem(graph.path, "no_voting", "`is_majority_voting` has no equivalent in graphs"))
     nodes = {node.id: node for node in graph.nodes}
     for cycle in cycles_of(graph):
         named = ", ".join(f"'{id}'" for id in cycle)
-        hint = "a graph goes round by a script's `_next`; that has to be written by hand."
-        found.append(problem(nodes[cycle[0]].path, "no_cycle", f"messages go round: {named}", hint))
+        hint = "a graph repeats nodes only if a script prints `_next`; write that script by hand."
+        found.append(
+            problem(
+                nodes[cycle[0]].path, "no_cycle", f"these nodes form a cycle, which graphs can't have: {named}", hint
+            )
+        )
     # The count needs a graph without cycles.
     most = _most_messages(graph) if not found else {}
     for node in graph.nodes:
@@ -404,7 +408,11 @@ def _of_node(node: Node, most: tuple[int, bool]) -> Iterator[_Reason]:
     if isinstance(kind, str) and kind in _KINDS:
         yield _Reason(("type",), "no_such_node", f"'{node.id}' is a {kind} node: {_KINDS[kind]}")
     if node.output:
-        yield _Reason(("output",), "no_output", f"'{node.id}' has said something before it ran (`output`)")
+        yield _Reason(
+            ("output",),
+            "no_output",
+            f"'{node.id}' has an output before it runs (`output`), which nodes of a graph can't have",
+        )
     if isinstance(config, AgentConfig | HumanConfig) and config.memories:
         yield _Reason(("config", "memories"), "no_memories", f"'{node.id}' has memories")
     if not isinstance(config, AgentConfig):
@@ -413,29 +421,29 @@ def _of_node(node: Node, most: tuple[int, bool]) -> Iterator[_Reason]:
         yield _Reason(
             ("config", "provider"),
             "no_agents",
-            f"'{node.id}' is an agent of yours",
+            f"'{node.id}' runs one of your agents (`provider: callboard`)",
             "write an agent node for it by hand.",
         )
     if config.base_url or config.api_key:
-        hint = "make it a client of config.yaml, and name that as `provider`."
+        hint = "add it to `clients` of config.yaml, and use its name as `provider`."
         key = "base_url" if config.base_url else "api_key"
-        yield _Reason(
-            ("config", key), "no_client", f"'{node.id}' describes a client of its own (`base_url`, `api_key`)", hint
-        )
+        yield _Reason(("config", key), "no_client", f"'{node.id}' defines its own client (`base_url`, `api_key`)", hint)
     skills = config.skills is not None and config.skills.enabled
     for what, given in (("tooling", config.tooling), ("thinking", config.thinking), ("skills", skills)):
         if given:
             yield _Reason(
-                ("config", what), f"no_{what}", f"'{node.id}' has {what}, which an llm node has not in the same way"
+                ("config", what),
+                f"no_{what}",
+                f"'{node.id}' has `{what}`, which llm nodes of a graph do not have in the same form",
             )
     for key in sorted(set(config.params) - _PARAMS):
-        hint = "only temperature and top_p can be said."
+        hint = "only `temperature` and `top_p` can be converted."
         yield _Reason(("config", "params", key), "no_params", f"an llm node has no `{key}`", hint)
     count, users = most
     if config.input_mode == "messages" and (count > 1 or not users):
-        what = "several messages" if count > 1 else "messages that are not a user's"
-        hint = "`input_mode: prompt` puts them into one text."
-        message = f"'{node.id}' may get {what} as a conversation, and an llm node has one prompt"
+        what = "several messages" if count > 1 else "messages with other roles than `user`"
+        hint = "`input_mode: prompt` joins them into one text."
+        message = f"'{node.id}' can receive {what} as a conversation, and an llm node has one prompt"
         yield _Reason((), "no_conversation", message, hint)
 
 
@@ -444,21 +452,28 @@ def _of_edge(edge: Edge, own: Collection[str]) -> Iterator[_Reason]:
     function = edge.condition.name if isinstance(edge.condition, FunctionCondition) else "true"
     # A user's function overrides the built-in one of the same name, so its meaning is unknown.
     if function not in _AS_DECLARED or function in own:
-        hint = "say it by a condition of type keyword or regex."
-        yield _Reason(("condition",), "no_function", f"{name} asks the function '{function}'", hint)
+        hint = "use a condition of type `keyword` or `regex`."
+        yield _Reason(
+            ("condition",),
+            "no_function",
+            f"{name} has the condition function '{function}', which graphs can't call",
+            hint,
+        )
     if isinstance(edge.process, FunctionProcessor):
         yield _Reason(
-            ("process",), "no_function", f"{name} has the function '{edge.process.name}' change what it carries"
+            ("process",),
+            "no_function",
+            f"{name} has the processor function '{edge.process.name}', which graphs can't call",
         )
     if isinstance(edge.process, Template) and "{{" in edge.process.template.replace("{{content}}", ""):
-        yield _Reason(("process",), "no_template", f"the template of {name} looks at more than `{{{{content}}}}`")
+        yield _Reason(("process",), "no_template", f"the template of {name} reads more than `{{{{content}}}}`")
     if edge.dynamic is not None:
-        what = f"{name} makes a {edge.dynamic.type} of its target"
+        what = f"{name} runs its target once per unit ({edge.dynamic.type})"
         yield _Reason(
             ("dynamic",),
             "no_dynamic",
             what,
-            "a graph's map node needs a script that makes a list; that has to be written by hand.",
+            "write a map node by hand, and a script that prints its list.",
         )
 
 

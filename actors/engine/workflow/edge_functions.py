@@ -143,7 +143,7 @@ class EdgeFunctions:
                 elif keeps:
                     self._take(answer, what)
         if answer is None:
-            raise ToolFailed(f"{what} did not answer within {ANSWERS_WITHIN:g} s, and was ended")
+            raise ToolFailed(f"{what} did not answer within {ANSWERS_WITHIN:g} s, so its process was ended")
         if "error" in answer:
             raise ToolFailed(f"{what} failed: {answer['error']}")
         return answer["value"]
@@ -152,7 +152,9 @@ class EdgeFunctions:
         """Store the shared data after a call; data that JSON cannot represent makes the run impossible to resume."""
         assert self._scope is not None
         if "no_data" in answer:
-            self._scope.run.spoil(f"{what} has put {answer['no_data']} into what processors share, which is no data")
+            self._scope.run.spoil(
+                f"{what} stored {answer['no_data']} in the data that processors share, which is not JSON data"
+            )
         elif "shared" in answer and answer["shared"] != (self._shared or {}):
             self._number, self._shared = self._number + 1, answer["shared"]
 
@@ -176,7 +178,9 @@ class EdgeFunctions:
             read += data
             if not data:
                 tail = hidden_tail(process.stderr_tail.strip(), 500)
-                raise ToolFailed(f"the process of {what} has ended" + (f"; it wrote: {tail}" if tail else ""))
+                raise ToolFailed(
+                    f"the process of {what} ended before it answered" + (f"; it wrote: {tail}" if tail else "")
+                )
             if len(read) > LONGEST_ANSWER:
                 raise ToolFailed(f"{what} answered with more than {LONGEST_ANSWER // 1024 // 1024} MiB")
         decoded: dict[str, Any] = msgspec.json.decode(read)

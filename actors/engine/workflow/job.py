@@ -112,6 +112,6 @@ class GraphResources:
                     f"{settings.file}, or remove `mcp_local` and `mcp_remote` from its `tooling`"
                 )
             if self._context.mcp is None:
-                raise ConfigError("the workflow uses MCP servers, and this run has none")
+                raise ConfigError("the workflow uses MCP servers, but MCP servers are not available in this run")
             self._servers = self._context.mcp().scope(run=me.stream.run, agent=me.path)
         return self._servers

@@ -57,7 +57,7 @@ from ...work.journal.unknown_outcome import once
 from ...work.playback import PLAYED, OutsideEffect, playback, value, whole
 from ...work.transcript import Record
 from ..driver import Driver, EarlierWork, Performer, fold
-from ..graph.result import NEVER_TOLERATED, GraphResult, ended_with
+from ..graph.result import NEVER_TOLERATED, GraphResult, run_error
 from ..graph.run import emit_end, log_summary
 from .decider import UnitsDecider, WorkflowDecider, exited
 from .edge_functions import EdgeFunctions
@@ -202,7 +202,7 @@ class GraphRun:
             recalls = partial(recall, structure, self._ran)
             driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh, recalls=recalls)
             result: MachineResult = await driver.play(WorkflowBegun(task=tuple(task)))
-        emit_end(me, self._name, depth, began, decider.timing, ended_with(result.unaccepted, result.error))
+        emit_end(me, self._name, depth, began, decider.timing, run_error(result.unaccepted, result.error))
         return result
 
     async def _fire(self, me: Actor, work: FireNode) -> Fired:
@@ -247,7 +247,7 @@ class GraphRun:
                 called = Called(failure=Failure.of(error))
             return functions.keeping(called)
 
-        left_out = Failure.of(ToolFailed("it was under way when the program ended, and was left out"))
+        left_out = Failure.of(ToolFailed("the call was running when the program ended, and was skipped"))
         skipped = Called(failure=left_out)
         node, wanted = firing.node.id, self._on_unknown
         call = partial(whole, me, OutsideEffect(kind, str(way), text), Called, ended)

@@ -44,7 +44,7 @@ from ....work.transcript import Record
 from ...conversation.agent import AROUND
 from ...conversation.run import Conversation, ConversationSetup, OutOfTurns, Renewal, RenewedTools
 from ..plan import NodeJob, NodeResult
-from ..result import NEVER_TOLERATED, ExtractionFailed, retold
+from ..result import NEVER_TOLERATED, ExtractionFailed, reworded
 from ..templates import render
 
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
@@ -327,7 +327,7 @@ async def run_agent_node(me: Actor, job: NodeJob) -> NodeResult:
         value = await extract(me, job, text, node.output_schema)
     except ExtractionFailed as error:
         whose = f"Agent '{node.agent}' output failed structured-output extraction"
-        raise retold(error, f"{whose}: {error}") from error
+        raise reworded(error, f"{whose}: {error}") from error
     return NodeResult(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
 
 
@@ -359,7 +359,7 @@ async def run_rag_node(me: Actor, job: NodeJob) -> NodeResult:
     except CallboardError as error:
         if isinstance(error, NEVER_TOLERATED):
             raise
-        raise retold(error, f"rag node '{node.id}' retrieval failed: {error}") from error
+        raise reworded(error, f"rag node '{node.id}' retrieval failed: {error}") from error
     chunks = [
         {"text": hit.text, "source": hit.source, "score": hit.score, "lines": list(hit.lines)} for hit in found.chunks
     ]

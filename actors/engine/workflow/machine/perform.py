@@ -31,7 +31,7 @@ from .....protocol.failure import Failure
 from .....protocol.workflow.edges import Dynamic
 from .....protocol.workflow.model import LiteralConfig, LoopCounterConfig, LoopTimerConfig, Node, PassthroughConfig
 from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeSaid, Unit
-from ...graph.result import NEVER_TOLERATED, noted, together
+from ...graph.result import NEVER_TOLERATED, combined, detached
 from ..edges import filled, units_of
 from ..messages import Message, carried, failure_text, signed
 from ..rules import WorkflowRules
@@ -155,8 +155,8 @@ async def perform(firing: Firing, work: Work) -> Fired:
     try:
         if len(fire.inputs) > MOST_QUEUED:
             raise GraphMistake(
-                f"{len(fire.inputs)} messages wait for it, and {MOST_QUEUED} are the most: "
-                "in a cycle give it a `context_window`, or an edge `clear_context: true`"
+                f"{len(fire.inputs)} messages are queued for this node, more than the limit of {MOST_QUEUED}: "
+                "in a cycle, give it a `context_window`, or set `clear_context: true` on an edge"
             )
         if place.dynamic is not None and cancelled is None:
             all_said = await multiplied(place.dynamic, fire.inputs, run, firing.structure.rules)
@@ -226,7 +226,7 @@ def tolerated_of(firing: Firing, units: Sequence[Unit], results: Sequence[Said])
         else:
             failures.append((f"unit {unit.index}: {result.error}", result.error))
     if failures:
-        raise failures[0][1] if len(units) == 1 else together(failures)
+        raise failures[0][1] if len(units) == 1 else combined(failures)
     return said
 
 
@@ -238,7 +238,7 @@ def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
     for result in results:
         found += result.unaccepted
         if result.error is not None and node.on_error == "continue" and not isinstance(result.error, NEVER_TOLERATED):
-            found.append(noted(result.error.at(node.id)))
+            found.append(detached(result.error.at(node.id)))
     return found
 
 
@@ -315,7 +315,7 @@ async def _processed(firing: Firing, way: ReadyEdge, payload: Message, warnings:
     # Checked after the call, since the function has made the text by then; it must not enter a queue and a row.
     if arriving is not None and len(arriving.text) > LONGEST:
         raise GraphMistake(
-            f"{way}: its processor makes a text of {len(arriving.text)} characters, {LONGEST} are the most"
+            f"{way}: its processor returned a text of {len(arriving.text)} characters, more than the limit of {LONGEST}"
         )
     return arriving
 
@@ -348,8 +348,8 @@ async def multiplied(
     units = await units_of(dynamic.split, [message for message in inputs if message.dynamic])
     if len(units) > MOST_UNITS:
         raise GraphMistake(
-            f"it would run for {len(units)} units, and {MOST_UNITS} are the most: see what its dynamic edges split, "
-            "and by what"
+            f"this node would run for {len(units)} units, "
+            f"more than the limit of {MOST_UNITS}: check how its dynamic edges split messages"
         )
     if not units:
         return (await run([Unit(static)], 1))[0] if static else ()

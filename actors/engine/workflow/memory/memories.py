@@ -161,7 +161,7 @@ class Memories:
             await written(key)
         elif scope.ended(what) is None:
             if scope.intended(what):
-                text = f"it is not known whether {what} was written when the program ended; it is not written again"
+                text = f"the program ended while it wrote {what}; the write may have succeeded, so it is not repeated"
                 me.emit(Warned(code="memory", message=text, node=node.id))
             else:
                 await scope.intend(what)

@@ -107,7 +107,7 @@ class Notebook:
             return work(self._open())
         except (sqlite3.Error, OSError) as error:
             where = f" ({self._path})" if self._path is not None else ""
-            why = "it is no memory of Callboard's" if "not a database" in str(error) else str(error)
+            why = "the file is not a memory of Callboard" if "not a database" in str(error) else str(error)
             raise ConfigError(f"the memory '{self._name}'{where} can't be used: {why}") from error
 
     def _open(self) -> sqlite3.Connection:

@@ -166,7 +166,7 @@ class OrWords(msgspec.Struct):
 
     def warn(self, me: Emitter, error: Exception) -> None:
         """Emit a warning that the word index is used."""
-        text = f"the memory '{self.store}' is searched by its words, since no vectors are to be had: {error}"
+        text = f"the memory '{self.store}' is searched by words, because no embeddings are available: {error}"
         me.emit(Warned(code="memory_by_words", message=text))
 
 
@@ -322,7 +322,7 @@ def _read(answer: bytes) -> list[_Memory]:
     try:
         found = decode_json(answer, list[_Memory] | _Found)
     except UNREADABLE as error:
-        raise ModelError(f"mem0: the answer makes no sense: {error}") from error
+        raise ModelError(f"mem0: the service sent an unreadable answer: {error}") from error
     return found if isinstance(found, list) else found.results
 
 

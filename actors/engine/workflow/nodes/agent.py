@@ -190,7 +190,7 @@ class _Agent:
                 if scope.cancelled_caught:
                     raise TimedOut(f"{self.config.name} did not answer within {params.timeout:g} s (`params.timeout`)")
         except OutOfTurns as error:
-            text = f"{error}; what the model said last is the answer"
+            text = f"{error}; its last text is used as the answer"
             self._me.emit(Warned(code="tool_loop_limit", message=text, node=self._job.node.id))
         said = talk.messages[len(turns) :]
         texts = [turn.text for turn in said if isinstance(turn, AssistantTurn)]

@@ -383,7 +383,7 @@ e: {type: end}"""
 def test_a_template_that_reads_a_variable_is_told_who_sees_variables() -> None:
     nodes = "a: {type: llm, prompt: '{{tone}}', next: e}\ne: {type: end}"
     (found,) = check(nodes, top="variables: [{name: tone, description: how, default: mild}]")
-    assert (found.code, found.hint and found.hint.startswith("variables reach scripts only")) == (
+    assert (found.code, found.hint and found.hint.startswith("only scripts can read variables")) == (
         "unknown_key_read",
         True,
     )

@@ -168,8 +168,8 @@ async def test_what_functions_print_is_told_and_is_no_answer(house: House, funct
     ("name", "told"),
     [
         ("breaks", "failed: ValueError: no idea"),
-        ("hangs", "did not answer within 0.5 s, and was ended"),
-        ("leaves", "has ended"),
+        ("hangs", "did not answer within 0.5 s, so its process was ended"),
+        ("leaves", "ended before it answered"),
     ],
 )
 async def test_a_condition_that_fails_counts_as_met_with_a_warning(

@@ -44,7 +44,7 @@ async def test_one_that_takes_for_ever_holds_nothing_up_and_is_ended(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
-        with pytest.raises(NodeFailed, match=rf"has not done with a text of {len(text)} characters within 1 s"):
+        with pytest.raises(NodeFailed, match=rf"did not finish a text of {len(text)} characters within 1 s"):
             await Pattern(pattern).spans(text)
         nursery.cancel_scope.cancel()
     assert turns >= 2  # one alone may be the last, when the match had ended
