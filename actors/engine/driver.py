@@ -1,4 +1,4 @@
-"""Driver: executes a decider on the mail of an actor.
+"""Decider interface, the driver that executes a decider on the mail of an actor, and recovery from its journal.
 
 Problem: a graph, a workflow or a conversation must be cancellable, durable and repeatable while its steps run
 concurrently. A coroutine that awaits its steps cannot do that, because its state is on Python's stack and is lost
@@ -20,7 +20,10 @@ would add a line to the tree that users watch. It would also move the request's 
 below it. The result of `InPlace` work goes through the mailbox as well.
 
 In a durable run the journal (`work/journal`) stores each message of the decider. In a later incarnation of the run,
-the driver first replays those messages and then resumes the work that was open (`past`).
+`fold` replays those messages to a new decider and carries out no effect. It only collects the state that was open
+when the process died (`OpenWork`), from which the driver resumes. Replay is valid only if the decider returns the same
+effects as before. A row that does not fit refuses the run with `CannotGoOn`: the end of work that the decider did not
+start, or an effect that cannot be resumed. A guess could turn the rest into a different run.
 
 Invariants:
 
@@ -38,22 +41,89 @@ from __future__ import annotations
 
 import contextvars
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import trio
 
 from ...protocol.effects import AnswerCall, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
+from ...protocol.journal import Told
 from ...protocol.kernel.messages import Message
-from ...protocol.messages import CallAnswered, Failure, FromBelow, Idle, Interrupted, TimerFired, WorkDone, WorkFailed
+from ...protocol.messages import (
+    CallAnswered,
+    Failure,
+    FamilyCalled,
+    Follows,
+    FromBelow,
+    Idle,
+    Interrupted,
+    TimerFired,
+    WorkDone,
+    WorkFailed,
+)
 from ...supervisors import Actor, End
 from ...supervisors.ref import crash_text
-from ..work.journal.actor_journal import JournalPlayer, scope_of
-from .interfaces import BackgroundWork, Decider, Tape, recorder
-from .recovery import EarlierWork, OpenWork, fold
+from ..work.journal.actor_journal import JournalPlayer, OpenChildren, scope_of
+from ..work.journal.run_journal import CannotGoOn
+
+
+class Decider(Protocol):
+    """Synchronous, deterministic object that maps messages to effects; the module explains the contract.
+
+    Attributes:
+        heard: True if the run's events have a subscriber; if not, the decider may omit `Emit`.
+    """
+
+    heard: bool
+
+    def begin(self, request: Any) -> list[Effect]:
+        """Return the first effects of a new run."""
+
+    def on(self, message: Message) -> list[Effect]:
+        """Return the effects that follow from this message."""
+
+    def remembers(self) -> Iterable[object]:
+        """Return the objects that hold the decider's state; introspection measures their memory."""
+
+
+class Tape(Protocol):
+    """Recorder of one decider: its messages and the effects that it returns."""
+
+    def wrote(self, message: Any, effects: list[Effect]) -> None:
+        """Record that `message` (the request, for `begin`) produced these effects."""
+
+
+Recorder: TypeAlias = Callable[[Decider, Callable[[], Decider]], Tape]
+"""Factory of a tape for a decider; the second argument makes an equal decider."""
+
+recorder: ContextVar[Recorder | None] = ContextVar("callboard_recorder", default=None)
+"""Recorder for all deciders of this context and of the actors below: those of a run, or of a test."""
+
+
+class BackgroundWork(Protocol):
+    """Executor of effects that are not `Work`.
+
+    Such an effect takes no time. Its outcome reaches the decider through `Driver.tell`.
+    """
+
+    @property
+    def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
+        """Synchronous executors, by type of effect."""
+
+    def resume(self, player: JournalPlayer, left: OpenChildren, *, ends: bool) -> None:
+        """Resume after recovery: the decider has replayed its journal, which leaves `left` open.
+
+        Args:
+            ends: the decider has finished, or the run is only recovered in order to end; start nothing new.
+        """
+
+    async def caught_up(self) -> None:
+        """Wait until the children are recovered too, so that their outcomes can be sent to the decider."""
+
 
 Performer: TypeAlias = Callable[["Actor", Any], Awaitable[WorkDone]]
 """Body of the child actor that executes one piece of work; called with the actor and the work."""
@@ -456,3 +526,163 @@ async def drive(
 ) -> Any:
     """Run a new decider on the mail of `me`, and return its result; `Driver` documents arguments and errors."""
     return await Driver(me, afresh(), performers, at_once=at_once, afresh=afresh).play(request)
+
+
+# --- recovery ---------------------------------------------------------------------------------------------
+
+
+class EarlierWork(msgspec.Struct, frozen=True):
+    """Work that started in an earlier incarnation.
+
+    Attributes:
+        end: the message about its end that the decider received, or None.
+        path: its path in the journal.
+    """
+
+    work: Work
+    end: WorkDone | None
+    path: str
+
+
+class OpenWork(msgspec.Struct):
+    """State that the driver needs to resume a decider after replay.
+
+    Attributes:
+        work: work without an end message, by key, in the order of the decider's effects.
+        in_place: work in place without an end message.
+        timers: by name, the time at which each fires, in milliseconds of the run.
+        idle: the name of a pending `WhenIdle`.
+        asked: keys of work that has asked the decider.
+        answers: the decider's answers to some of these.
+        family: of a conversation, open children and their questions.
+        finish: the decider's end.
+        gone: work that had ended, in that order; None if the caller does not need it.
+    """
+
+    work: dict[int, Work] = {}
+    in_place: InPlace | None = None
+    timers: dict[str, float] = {}
+    idle: str | None = None
+    asked: set[int] = set()
+    answers: dict[int, AnswerCall] = {}
+    family: OpenChildren = msgspec.field(default_factory=OpenChildren)
+    finish: Finish | None = None
+    gone: list[EarlierWork] | None = None
+
+    def under_way(self, player: JournalPlayer) -> list[EarlierWork]:
+        """Return the work that must be started again."""
+        return [EarlierWork(work, None, player.path_of(work)) for work in self.work.values()]
+
+
+def fold(
+    decider: Decider,
+    player: JournalPlayer,
+    request: Any,
+    tapes: Sequence[Tape] = (),
+    gone: list[EarlierWork] | None = None,
+) -> OpenWork:
+    """Replay a decider's journal, which is not empty, into a new decider.
+
+    Args:
+        request: the current request, used where the journal omits it because it follows from a parent's journal.
+        tapes: record the replayed messages as well.
+        gone: list that receives the work that had ended; see `OpenWork`.
+
+    Raises:
+        CannotGoOn: the rows do not fit this decider. The whole run is then refused, not only this decider.
+    """
+    left = OpenWork(gone=gone)
+    try:
+        _replay(decider, player, request, tapes, left)
+    except CannotGoOn as error:
+        player.refuse(error)
+        raise
+    return left
+
+
+def _replay(decider: Decider, player: JournalPlayer, request: Any, tapes: Sequence[Tape], left: OpenWork) -> None:
+    past = player.past
+    # The events of these messages were emitted by an earlier incarnation.
+    decider.heard = False
+
+    def apply(message: Any, at: int, begins: bool = False) -> None:
+        effects = decider.begin(message) if begins else decider.on(message)
+        for tape in tapes:
+            tape.wrote(message, effects)
+        _track_effects(left, player, effects, at)
+
+    try:
+        begun = past[0].message
+        apply(request if isinstance(begun, Follows) else begun, past[0].at, begins=True)
+        for each in past[1:]:
+            _replay_row(left, player, each, apply)
+    except CannotGoOn:
+        raise
+    except Exception as error:  # any error: rows that do not fit must not become a different run
+        raise CannotGoOn(
+            f"its journal rows do not fit the agent, graph or workflow that would resume them: {error!r}"
+        ) from error
+    # The process died between `Finish` and the end of the interrupted work, so no row records these interruptions.
+    if left.finish is not None:
+        for key in left.work:
+            decider.on(Interrupted(key, seconds=0.0))
+        left.work = {}
+
+
+def _replay_row(left: OpenWork, player: JournalPlayer, each: Told, apply: Callable[[Any, int], None]) -> None:
+    message = each.message
+    if isinstance(message, WorkDone):
+        if left.in_place is not None and message.key == left.in_place.key:
+            left.in_place = None
+        elif message.key not in left.work:
+            _restore_idle(left, each, message, apply)
+        work = left.work.pop(message.key, None)
+        if left.gone is not None and work is not None:
+            left.gone.append(EarlierWork(work, message, player.path_of(work)))
+        left.asked.discard(message.key)
+        # The work has ended, so no one awaits this answer any more.
+        left.answers.pop(message.key, None)
+    elif isinstance(message, FamilyCalled):
+        left.asked.add(message.key)
+    elif isinstance(message, TimerFired):
+        left.timers.pop(message.name, None)
+    elif isinstance(message, Idle):
+        left.idle = None
+    elif isinstance(message, FromBelow):
+        left.family.on_message(message)
+    apply(message, each.at)
+
+
+def _restore_idle(left: OpenWork, each: Told, message: WorkDone, apply: Callable[[Any, int], None]) -> None:
+    """Restore an `Idle` message that the journal omits.
+
+    `JournalPlayer.wrote` drops `Idle` when the next row is the end of the in-place work that it started.
+    """
+    name, left.idle = left.idle, None
+    if name is not None:
+        apply(Idle(name), each.at)
+    if left.in_place is None or left.in_place.key != message.key:
+        raise CannotGoOn(
+            f"its journal rows have the end of work {message.key}, which a resumed run would not have started"
+        )
+    left.in_place = None
+
+
+def _track_effects(left: OpenWork, player: JournalPlayer, effects: Sequence[Effect], at: int) -> None:
+    for effect in effects:
+        if isinstance(effect, InPlace):
+            left.in_place = effect
+        elif isinstance(effect, Work):
+            player.count(effect)
+            left.work[effect.key] = effect
+        elif isinstance(effect, AnswerCall):
+            left.answers[effect.key] = effect
+        elif isinstance(effect, SetTimer):
+            # Absolute, so that the resumed timer fires after its remaining time and not after the whole one.
+            left.timers[effect.name] = at + effect.seconds * 1000
+        elif isinstance(effect, WhenIdle):
+            left.idle = effect.name
+        elif isinstance(effect, Finish):
+            left.finish = effect
+        elif not isinstance(effect, Emit | Reject) and not left.family.on_effect(effect, at):
+            raise CannotGoOn(f"its journal rows lead to an effect that can't be resumed: {type(effect).__name__}")

@@ -16,8 +16,8 @@ from ...protocol.graph import read_graph
 from ...protocol.placement import needs_of
 from ...protocol.problems import did_you_mean
 from ...protocol.requests import RunRequest
-from ..engine.graph.failures import ended_with, retold
 from ..engine.graph.findings import agents_in
+from ..engine.graph.result import reworded, run_error
 from ..work.agent.history import History
 from ..work.context import AgentCall, SeparatePart
 from ..work.journal.actor_journal import scope_of
@@ -98,9 +98,9 @@ class ChildAgentRunner:
             if isinstance(failed, FailedEnd) and call.record is not None:
                 # The calling agent reads this output instead of all texts of the child's models.
                 call.record.texts = [output]
-            error = ended_with(call.record.failures if call.record is not None else (), failed)
+            error = run_error(call.record.failures if call.record is not None else (), failed)
             assert error is not None
-            raise retold(error, f"Agent '{call.name}' failed: {error}")
+            raise reworded(error, f"Agent '{call.name}' failed: {error}")
         return output
 
     async def _on_other_worker(

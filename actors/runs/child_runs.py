@@ -20,7 +20,7 @@ import trio
 from ...protocol.errors import CallboardError, ShuttingDown, UsageError
 from ...protocol.outcome import ChildRecord, ChildStatus, ErrorReport, Outcome
 from ...protocol.requests import RunRequest
-from ..engine.graph.failures import ended_with
+from ..engine.graph.result import run_error
 from ..work.agent.history import History
 from ..work.context import CallingAgent, RunContext
 from ..work.playback import playback
@@ -127,7 +127,7 @@ def _outcome(run: str, ended: GraphResult, record: Record, history: History, *, 
     failures = record.failures
     error: CallboardError | None = ended.error
     if error is not None or failures:
-        error = ended_with(failures, error)
+        error = run_error(failures, error)
     return Outcome(
         run_id=run,
         status="done" if error is None else "cancelled" if isinstance(error, ShuttingDown) else "failed",

@@ -16,8 +16,7 @@ from ...protocol.settings import Settings
 from ...protocol.workflow import Graph, Known, Load, Workflow, read_workflow
 from ...protocol.workflow.dialect import DIALECTS, Mode
 from ..engine.workflow.nodes.custom import node_types
-from ..engine.workflow.plan import functions_in, graphs_of
-from ..engine.workflow.search_paths import KINDS, function_files, functions_directory, module_name
+from ..engine.workflow.plan import KINDS, function_files, functions_directory, functions_in, graphs_of, module_name
 from ..io.environment import read_dotenv
 from ..io.tenancy import environ, tenancy
 
@@ -87,7 +86,7 @@ def _environ(directory: Path) -> dict[str, str]:
 
 
 def _known(directory: Path, settings: Settings) -> Known:
-    from ..engine.workflow.agents.request import known_providers
+    from ..engine.workflow.agent_request import known_providers
     from ..work.models.providers import withheld
 
     tools: dict[str, set[str]] = {}

@@ -43,8 +43,7 @@ from ...protocol.requests import AnswerText
 from ...supervisors.escalation import PASS, Policy, Verdict, listens
 from ...supervisors.event_loops import in_callers_loop
 from ...supervisors.user_code import failure_of
-from ..engine.graph.failures import ended_with
-from ..engine.graph.result import GraphResult
+from ..engine.graph.result import GraphResult, run_error
 from ..io.secret_redaction import without_secrets
 from ..work.agent.history import History
 from ..work.context import RunContext
@@ -368,13 +367,13 @@ class Execution:
         self._warn_of_unused_answers(actor, error)
         if error is not None:
             output = self._result.output if isinstance(error, FailedEnd) else ""
-            return self._emit(actor, "failed", ended_with(failures, error), output)
+            return self._emit(actor, "failed", run_error(failures, error), output)
         if self.playback is not None and self.playback.unused:
             text = f"the cassette has more than was asked for: {self.playback.unused}"
             actor.emit(Warned(code="cassette_left", message=text))
         if not failures:
             return self._emit(actor, "done", None, self._result.output)
-        return self._emit(actor, "failed", ended_with(failures, None), self._result.output)
+        return self._emit(actor, "failed", run_error(failures, None), self._result.output)
 
     def _warn_of_unused_answers(self, actor: Actor, error: CallboardError | None) -> None:
         # After another failure, questions that would have used the answers may never have been reached.

@@ -356,7 +356,7 @@ def _of_params(graph: WorkflowGraph, node: WorkflowNode) -> list[Problem]:
     config = node.config
     if not isinstance(config, AgentConfig) or not config.params:
         return []
-    from ..engine.workflow.agents.request import ModelParams
+    from ..engine.workflow.agent_request import ModelParams
 
     known = {*ModelParams.__struct_fields__, *_OF_PROVIDERS}
     path: Keys = (*node.path, "config", "params")

@@ -220,7 +220,7 @@ class Prepared:
         """Return an empty result of the type that this kind of agent fills."""
         if self._flow is None:
             return GraphResult()
-        from ..engine.workflow.results import WorkflowResult
+        from ..engine.workflow.run import WorkflowResult
 
         return WorkflowResult()
 
@@ -351,9 +351,8 @@ class Prepared:
             return me.spawn(
                 run_graph, self._plan, prompt, context, depth, input.state, result, record, name=self.name, link=False
             )
-        await imported(".actors.engine.workflow.play")
-        from ..engine.workflow.play import run_workflow
-        from ..engine.workflow.results import WorkflowResult
+        await imported(".actors.engine.workflow.run")
+        from ..engine.workflow.run import WorkflowResult, run_workflow
 
         assert self._flow is not None
         assert isinstance(result, WorkflowResult)

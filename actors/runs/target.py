@@ -41,7 +41,7 @@ from .finding import TargetFile, agents_near, find, text_of_problems
 
 if TYPE_CHECKING:
     from ...protocol.workflow import Workflow
-    from ..engine.graph.picture import Picture
+    from ..engine.graph.draw import Picture
     from ..engine.graph.plan import PlanStep
     from ..work.models.python_model import Model
     from ..work.results import ResultType
@@ -50,7 +50,7 @@ else:
         globals(),
         {
             "...protocol.workflow": "Workflow",
-            "..engine.graph.picture": "Picture",
+            "..engine.graph.draw": "Picture",
             "..engine.graph.plan": "PlanStep",
             "..work.models.python_model": "Model",
             "..work.results": "ResultType",
@@ -81,7 +81,7 @@ class GraphAgent(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def picture(self) -> Picture:
         """Drawing of the graph for `callboard graph`."""
-        from ..engine.graph.picture import picture_of
+        from ..engine.graph.draw import picture_of
 
         return picture_of(self.graph)
 

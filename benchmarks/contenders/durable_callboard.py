@@ -28,7 +28,7 @@ from callboard.actors.engine.graph.run import run_graph
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.plan import WorkflowPlan as Flow
-from callboard.actors.engine.workflow.play import run_workflow
+from callboard.actors.engine.workflow.run import run_workflow
 from callboard.actors.runs.rerun.fork import stored_rows
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.journal.actor_journal import Scopes

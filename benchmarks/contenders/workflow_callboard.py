@@ -19,8 +19,7 @@ from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.plan import WorkflowPlan, compile_workflow
-from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.engine.workflow.results import WorkflowResult
+from callboard.actors.engine.workflow.run import WorkflowResult, run_workflow
 from callboard.actors.work.context import RunContext
 from callboard.protocol.requests import Limits
 from callboard.protocol.workflow import Known, read_workflow

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import GraphAgent, Limits, LoopAgent
-from ...actors.engine.conversation.calls import CallRounds
+from ...actors.engine.conversation.run import CallRounds
 from ...actors.io.json_schema import schema_errors
 from ...actors.runs.root import Root
 from ...actors.runs.target import load_agent

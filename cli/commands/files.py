@@ -151,9 +151,8 @@ def convert(
     other workflow, print each obstacle with its line, and write nothing.
     """
     from ... import WorkflowAgent, load
-    from ...actors.engine.workflow.convert.convert import convert, notes
-    from ...actors.engine.workflow.plan import functions_in
-    from ...actors.engine.workflow.search_paths import functions_directory
+    from ...actors.engine.workflow.convert import convert, notes
+    from ...actors.engine.workflow.plan import functions_directory, functions_in
     from ...protocol.errors import InvalidFile, UsageError
     from ..new_files import write_files
     from ..render.text import counted, safe

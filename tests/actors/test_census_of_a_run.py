@@ -20,7 +20,7 @@ from support.answering_person import Person
 from support.fake_models import Reply, Request
 from support.mcp_entries import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
 
-from callboard.actors.engine.interfaces import Decider, Tape, recorder
+from callboard.actors.engine.driver import Decider, Tape, recorder
 from callboard.protocol.effects import Effect
 from callboard.protocol.events import Event
 from callboard.supervisors import Root

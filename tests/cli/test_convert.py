@@ -45,7 +45,7 @@ def test_every_reason_is_told_with_its_line_and_nothing_is_written(callboard: Ca
     code, _, err = callboard("convert", str(flow), str(tmp_path / "flow"))
     assert code == 2
     assert "flow.yaml:4:" in err
-    assert has_message(err, "engine.workflow.convert.reasons.reasons.3", named="'Ask', 'Yes'")
+    assert has_message(err, "engine.workflow.convert.reasons.3", named="'Ask', 'Yes'")
     assert "flow.yaml:5:23:" in err
     assert "'Yes' is a python node" in err
     assert "can't be converted to a graph, for 2 reasons" in err
@@ -62,7 +62,7 @@ def test_a_function_of_the_users_own_is_not_taken_for_the_common_one(callboard: 
     assert (
         code,
         "flow.yaml:9:" in err,
-        has_message(err, "engine.workflow.convert.reasons._of_edge.3", function="code_pass"),
+        has_message(err, "engine.workflow.convert._of_edge.3", function="code_pass"),
     ) == (2, True, True)
 
 
@@ -115,8 +115,8 @@ def test_what_the_graph_does_in_other_words_is_noted(callboard: Callboard, tmp_p
     code, _, err = callboard("convert", str(flow), str(tmp_path / "g"))
     assert code == 0
     assert err.splitlines() == [
-        "callboard: note: 'A' goes on when it fails, with the error alone as its output",
-        "callboard: note: 'A' says which failures are tried again (`retry`); a graph tries those that may pass",
+        "callboard: note: 'A' continues after a failure with only the error as its output",
+        "callboard: note: 'A' selects the failures to retry (`retry`); a graph retries those that can be temporary",
     ]
     flow.write_text("graph: {nodes: [" + agent.replace("on_error: continue, ", "") % "enabled: false" + "]}\n")
     assert callboard("convert", str(flow), str(tmp_path / "h"))[2] == ""

@@ -17,13 +17,12 @@ HELD = [
     for path in (
         *(
             "engine/conversation/team.py",
-            "engine/conversation/rounds.py",
             "work/team_messages.py",
             "work/transcript.py",
         ),
         *("work/agent/team_state.py", "work/agent/history.py"),
-        *("engine/graph/node_exit.py", "engine/graph/failures.py", "engine/graph/reducers.py"),
-        *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure", "gates")),
+        *("engine/graph/node_exit.py", "engine/graph/result.py", "engine/graph/reducers.py"),
+        *(f"engine/workflow/machine/{name}.py" for name in ("machine", "structure")),
     )
 ]
 """What deciders hold and ask: parts of what they decide, under the same rule."""

@@ -29,7 +29,7 @@ from .attribute_reads import ANY, Probe
 HOUSE = Path(__file__).parents[2]
 ROOMS = ("actors", "cli", "supervisors", "protocol")
 AT_NO_RUN = re.compile(
-    r"/cli/loki/info\.py$|_checks\.py$|/validate\.py$|/schema\.py$|/library/agents/|/workflow/convert/|/protocol/.*/?read\.py$|/settings/idle\.py$"
+    r"/cli/loki/info\.py$|_checks\.py$|/validate\.py$|/schema\.py$|/library/agents/|/workflow/convert\.py$|/protocol/.*/?read\.py$|/settings/idle\.py$"
 )
 """Modules that look at files without running them: what only these read has no effect."""
 
@@ -39,7 +39,7 @@ FOR_PEOPLE = {"version", "description", "organization", "initial_instruction", "
 """What a file says to those who read it, or to front ends of other programs; docs say so."""
 
 BY_NAME = {
-    f"Mem0Store.{name}": "actors/engine/workflow/memory/mem0.py"
+    f"Mem0Store.{name}": "actors/engine/workflow/memory/stores.py"
     for name in ("org_id", "project_id", "user_id", "agent_id")
 }
 """Fields that a module asks for by their names (`getattr`), and the module."""

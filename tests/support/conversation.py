@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from callboard.actors.engine.conversation.decider import ConversationDecider
-from callboard.actors.engine.conversation.play import Conversation, ConversationSetup
+from callboard.actors.engine.conversation.run import Conversation, ConversationSetup
 from callboard.actors.engine.conversation.team import TeamRules
 from callboard.actors.io.imports import imported
 from callboard.actors.io.json_schema import LIBRARY

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from callboard.actors.engine.interfaces import Decider, recorder
-from callboard.actors.engine.recovery import fold
+from callboard.actors.engine.driver import Decider, fold, recorder
 from callboard.actors.work.journal.actor_journal import JournalPlayer
 from callboard.protocol.effects import CancelChild, Effect, Finish, InPlace, Spawn, Work
 from callboard.protocol.journal import CAN_BE_KEPT, Told, decode, encode

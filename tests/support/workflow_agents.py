@@ -13,8 +13,7 @@ from typing import Any
 import callboard
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.plan import compile_workflow
-from callboard.actors.engine.workflow.play import run_workflow
-from callboard.actors.engine.workflow.results import WorkflowResult
+from callboard.actors.engine.workflow.run import WorkflowResult, run_workflow
 from callboard.actors.runs.child_runs import ChildAgentRunner
 from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext

@@ -19,12 +19,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from callboard.actors.engine.workflow.edges.conditions import CODE_FAILED, Functions
+from callboard.actors.engine.workflow.edges import CODE_FAILED, Functions
 from callboard.actors.engine.workflow.machine.machine import MachineResult, StateMachine, WorkflowWarning
 from callboard.actors.engine.workflow.machine.perform import Firing, Said, perform, role_of
 from callboard.actors.engine.workflow.machine.structure import Structure
-from callboard.actors.engine.workflow.messages import Message, Queue
-from callboard.actors.engine.workflow.prompting import conversation, remembering
+from callboard.actors.engine.workflow.messages import Message, Queue, conversation, remembering
 from callboard.actors.engine.workflow.rules import RULES
 from callboard.protocol.errors import CallboardError, GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.problems import Problem

@@ -42,7 +42,7 @@ from ...work.tools.registry import AgentTools
 from ...work.tools.tool import Tool
 from ...work.transcript import Record
 from .decider import CONTINUE
-from .play import Conversation, ConversationSetup, RenewedTools
+from .run import Conversation, ConversationSetup, RenewedTools
 
 if TYPE_CHECKING:
     from ...work.agent.children import Children

@@ -12,21 +12,28 @@
 A turn begins when no mail waits and nothing is paused (`WhenIdle`), so a paused agent reads its messages when it is
 resumed. Messages that users send during a reply or a round of calls wait for the next turn. Providers reject a
 history in which anything separates a call from its result.
+
+`Rounds` decides which calls of a reply run, and in which order. Each call results in a `ToolTurn` that the model reads:
+the tool's result, or the error. A call fails if the tool is unknown, or if its arguments are not JSON or do not fit the
+schema. It also fails on a denied permission, a repetition, a timeout, or a failure of the tool. None of these ends the
+conversation. A limit of the run and the shutdown of the root end it (`_ENDS_ALL`), after the other calls of the round
+have ended. `CallsDecider` runs one round without a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ....protocol import messages
-from ....protocol.chat import AssistantTurn, Content, TextPart, ToolTurn, Turn, UserTurn
+from ....protocol.chat import AssistantTurn, Content, TextPart, ToolCall, ToolTurn, Turn, UserTurn
 from ....protocol.chat import text_of as words_of
 from ....protocol.effects import (
     AnswerCall,
     CallModel,
+    CallTool,
     Effect,
     Emit,
     Finish,
@@ -38,22 +45,30 @@ from ....protocol.effects import (
     WholeResult,
 )
 from ....protocol.errors import TurnsReached
-from ....protocol.events import AgentContinued, AgentTold, HistoryCompacted, HistoryCompacting, Warned
+from ....protocol.events import (
+    AgentContinued,
+    AgentTold,
+    HistoryCompacted,
+    HistoryCompacting,
+    ToolFinished,
+    ToolStarted,
+    Warned,
+)
 from ....protocol.json_values import UnfitValue
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import Failure
 from ...work.agent.history import Compaction, CutResults, DoesNotFit, SumUp, invalid, too_large
 from ...work.agent.todo import TodoList
 from ...work.team_messages import UnreadMessages
-from ...work.tools.calls import RESULT_LIMIT
-from ...work.tools.checking import AT_ROOT, Offer, RepeatGuard, tame
-from ...work.tools.tool import text_of
+from ...work.tools.calls import EVENT_LIMIT, RESULT_LIMIT
+from ...work.tools.checking import AT_ROOT, LONGEST_NAME, MOST_CALLS, Checks, Misfit, Offer, RepeatGuard, tame, unknown
+from ...work.tools.tool import Json, shortened, text_of
 from ...work.transcript import Record
-from .rounds import Rounds
 
 if TYPE_CHECKING:
     from ...work.results import ResultType
     from .team import Team, TeamRules
+
 
 LONGEST_TEXT = 4_000_000
 """Most characters of one reply that are stored."""
@@ -73,7 +88,7 @@ Answer again with one JSON value that fits the JSON Schema, and nothing else."""
 ATTEMPTS = 3
 """Most answers that a model may give until one fits the type of the result, the first included."""
 
-_READS_NO_MORE = "an agent at work reads nothing but what people say to it"
+_READS_NO_MORE = "a running agent reads only messages of users"
 
 
 class OutOfTurns(TurnsReached):
@@ -221,7 +236,13 @@ class ConversationDecider:
         """Begin a turn as soon as no mail waits."""
         if self._left <= 0:
             talk = self._talk
-            return self._fail(Failure.of(OutOfTurns(f"the tool loop hit {talk.bound} ({talk.max_turns})")))
+            return self._fail(
+                Failure.of(
+                    OutOfTurns(
+                        f"the model still calls tools after the last reply that {talk.bound} ({talk.max_turns}) allows"
+                    )
+                )
+            )
         self._left -= 1
         self._looked = not self._talk.looks_around
         return [WhenIdle("turn")]
@@ -404,7 +425,9 @@ class ConversationDecider:
         self._compaction.failed(self.messages, cut.cut)
         self._cut = None
         agent = self._talk.agent
-        text = f"the older turns of '{agent}' could not be summed up, and it goes on without: {failure.text}"
+        text = (
+            f"the older turns of '{agent}' could not be summarised, so it continues without a summary: {failure.text}"
+        )
         return [Emit(Warned(code="not_compacted", message=text, node=self._talk.node)), WhenIdle("turn")]
 
     # --- end or continuation ------------------------------------------------------------------------------
@@ -458,4 +481,194 @@ class ConversationDecider:
         return [*self._unread(), Finish(failure=failure)]
 
     def _unread(self) -> list[Effect]:
-        return [Reject(message, "the conversation ended before it came to it") for message in self._written]
+        return [
+            Reject(message, "the conversation ended before the agent read this message") for message in self._written
+        ]
+
+
+# --- rounds of tool calls -------------------------------------------------------------------------------
+
+ORDERED = "ordered"
+"""Lane of calls that run one after another."""
+
+_ENDS_ALL = {
+    "BudgetReached",
+    "TurnsReached",
+    "ShuttingDown",
+    "JournalError",
+    "UnknownOutcome",
+    "HookRefused",
+    "ToolRaised",
+}
+
+
+class Rounds:
+    """Decider for the calls of one conversation, one round after another.
+
+    Args:
+        tools: the callable tools, by name.
+        unlisted: tools that the model can call without an offer.
+        guard: detects repeated calls.
+        result_limit: most characters of one result.
+
+    Attributes:
+        played: number of calls that reached a tool.
+        key: key of the conversation's last work.
+    """
+
+    def __init__(
+        self, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer], guard: RepeatGuard, result_limit: int
+    ) -> None:
+        self.played = 0
+        self.key = 0
+        self._tools = tools
+        self._unlisted = unlisted
+        self._guard = guard
+        self._limit = result_limit
+        self._checks = Checks()
+        self._calls: Sequence[ToolCall] = ()
+        self._running: dict[int, int] = {}  # key of the work -> index of the call
+        self._results: dict[int, tuple[Content, bool]] = {}
+        self._ending: dict[int, Failure] = {}
+
+    def copy(self) -> Rounds:
+        """Return a copy with the same call history; valid only between two rounds."""
+        copied = Rounds(self._tools, self._unlisted, self._guard.copy(), self._limit)
+        copied.key, copied.played = self.key, self.played
+        return copied
+
+    def renew(self, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]) -> None:
+        """Replace the callable tools."""
+        self._tools = tools
+        self._unlisted = unlisted
+        self._checks.clear()
+
+    def is_for_caller(self, call: ToolCall) -> bool:
+        """Return True if the run's caller executes this call."""
+        tool = self._tools.get(call.name)
+        return tool is not None and tool.elsewhere
+
+    @property
+    def running(self) -> bool:
+        """True if calls of this round have no result yet."""
+        return bool(self._running)
+
+    def begin(self, calls: Sequence[ToolCall], *, heard: bool) -> list[Effect]:
+        """Begin a round: return an effect per accepted call, and events of the refusals if `heard`."""
+        self._calls = calls
+        self._results = {}
+        self._ending = {}
+        effects: list[Effect] = []
+        looked_at: set[tuple[str, str]] = set()
+        for number, call in enumerate(calls):
+            decided = self._decided(number, call, looked_at)
+            if isinstance(decided, CallTool):
+                effects.append(decided)
+            else:
+                self._refuse(number, decided, effects if heard else [])
+        return effects
+
+    def on(self, message: messages.ToolDone | messages.WorkFailed) -> None:
+        """Record the end of a call."""
+        number = self._running.pop(message.key)
+        if isinstance(message, messages.ToolDone):
+            self._results[number] = (message.content, False)
+            return
+        if not _ENDS_ALL.isdisjoint(message.failure.kinds):
+            self._ending[number] = message.failure
+        told = result_of_failure(message.failure, self._calls[number].name)
+        self._results[number] = (shortened(text_of(told), self._limit), True)
+
+    @property
+    def ending(self) -> Failure | None:
+        """Failure that ends the conversation, from the first such call of the round."""
+        # The first in the order of the calls, not of their ends, so that replay selects the same failure.
+        return self._ending[min(self._ending)] if self._ending else None
+
+    def turns(self) -> list[ToolTurn]:
+        """Return the results of the round, in the order of its calls."""
+        return [
+            ToolTurn(call=call.id, name=call.name, content=content, error=failed)
+            for number, call in enumerate(self._calls)
+            for content, failed in [self._results[number]]
+        ]
+
+    def _decided(self, number: int, call: ToolCall, looked_at: set[tuple[str, str]]) -> CallTool | dict[str, Json]:
+        if number >= MOST_CALLS:
+            return _refused(f"more than {MOST_CALLS} calls at once")
+        tool = self._tools.get(call.name) or self._unlisted.get(call.name)
+        if tool is None:
+            return _refused(unknown(call.name, self._tools, self._unlisted))
+        try:
+            arguments = self._checks.arguments(tool, call)
+        except Misfit as misfit:
+            return _refused(str(misfit))
+        # Calls that wait for others (`agent__collect`) repeat legitimately, so the guard ignores them.
+        if not tool.waits:
+            seen = (call.name, text_of(call.arguments))
+            if seen not in looked_at:  # identical calls within one turn count once
+                looked_at.add(seen)
+                alert = self._guard.alert(call)
+                if alert is not None:
+                    assert isinstance(alert, dict)
+                    return alert
+        self.played += 1
+        self.key += 1
+        self._running[self.key] = number
+        name, lane = tool.spec.name, ORDERED if tool.ordered else None
+        return CallTool(key=self.key, name=name, lane=lane, call=call.id, tool=call.name, arguments=arguments)
+
+    def _refuse(self, number: int, why: dict[str, Json], effects: list[Effect]) -> None:
+        call, text = self._calls[number], text_of(why)
+        self._results[number] = (shortened(text, self._limit), True)
+        name = shortened(call.name, LONGEST_NAME)
+        arguments, error = shortened(text_of(call.arguments), EVENT_LIMIT), shortened(text, EVENT_LIMIT)
+        tool = self._tools.get(call.name) or self._unlisted.get(call.name)
+        origin = "builtin" if tool is None else tool.origin
+        effects.append(Emit(ToolStarted(tool=name, arguments=arguments, origin=origin), id=call.id))
+        effects.append(Emit(ToolFinished(tool=name, seconds=0.0, error=error, code="refused"), id=call.id))
+
+
+class CallsDecider:
+    """Decider of a single round of tool calls."""
+
+    def __init__(self, rounds: Rounds) -> None:
+        self.heard = True
+        self._rounds = rounds
+
+    def begin(self, request: messages.CallsBegun) -> list[Effect]:
+        """Start the calls, or refuse them."""
+        effects = self._rounds.begin(request.calls, heard=self.heard)
+        return effects if self._rounds.running else [*effects, *self._over()]
+
+    def on(self, message: Message) -> list[Effect]:
+        if isinstance(message, messages.Interrupted):
+            return []
+        if not isinstance(message, messages.ToolDone | messages.WorkFailed):
+            return [Reject(message, "a round of tool calls reads no messages")]
+        self._rounds.on(message)
+        return [] if self._rounds.running else self._over()
+
+    def remembers(self) -> tuple[object, ...]:
+        return ()
+
+    def _over(self) -> list[Effect]:
+        ending = self._rounds.ending
+        return [Finish(self._rounds.turns()) if ending is None else Finish(failure=ending)]
+
+
+def result_of_failure(failure: Failure, name: str) -> dict[str, Json]:
+    if "WorkCancelled" in failure.kinds:
+        return _refused(f"Tool call '{name}' {failure.text.removeprefix('it ')}")
+    if "WorkCrashed" in failure.kinds:
+        return _refused(f"Tool call '{name}' crashed: {failure.text}")
+    told = _refused(failure.text)
+    if "ToolFailed" in failure.kinds:
+        for key in ("stderr", "output"):
+            if failure.attributes.get(key):
+                told[key] = failure.attributes[key].rstrip()
+    return told
+
+
+def _refused(why: str) -> dict[str, Json]:
+    return {"tool_call_error": why}

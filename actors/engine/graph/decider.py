@@ -30,10 +30,9 @@ from ....protocol.kernel.messages import Message
 from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, StateSet, TimerFired, WorkFailed
 from ....protocol.outcome import NodeTime
 from . import node_exit
-from .failures import KEPT, together
 from .plan import GraphPlan, reachable
 from .reducers import changed, merge_writes
-from .result import GraphResult
+from .result import PARTIAL_RESULTS, GraphResult, combined
 from .templates import compile_template, encode
 
 
@@ -93,7 +92,8 @@ class GraphDecider:
         if isinstance(message, TimerFired):
             limit = self.plan.settings.timeout
             self.result.error = TimedOut(
-                f"Graph '{self.plan.name}' timed out after {limit:g}s during super-step with frontier {self.frontier}"
+                f"Graph '{self.plan.name}' timed out after {limit:g}s (`settings.timeout`) "
+                f"during the nodes {self.frontier}"
             )
             return [Finish(self.result)]
         if isinstance(message, StateSet):
@@ -158,7 +158,7 @@ class GraphDecider:
             effects.append(Emit(StepFinished(step=self.number, next=following)))
         self.frontier = self._release(following, effects) if self._joins else following
         if not self.frontier:
-            raise GraphMistake(f"Graph '{self.plan.name}' frontier emptied without reaching an End node")
+            raise GraphMistake(f"Graph '{self.plan.name}' has no node to run next and has not reached an end node")
         self._step(effects)
 
     def _enter(self, effects: list[Effect]) -> None:
@@ -228,9 +228,9 @@ class GraphDecider:
                 failures.append((f"at node '{id}': {error}", error))
                 # The step's other writes are discarded, but partial results of a failed map are worth storing. A
                 # parent graph must not see them, so they are removed from the error.
-                self.result.state = {**self.result.state, **error.__dict__.pop(KEPT, {})}
+                self.result.state = {**self.result.state, **error.__dict__.pop(PARTIAL_RESULTS, {})}
         if failures:
-            raise together(failures)
+            raise combined(failures)
 
     def _timed(self, id: str, seconds: float) -> None:
         visits, total, longest = self.result.timing.get(id, (0, 0.0, 0.0))
@@ -272,7 +272,7 @@ class GraphDecider:
         moving = [id for id in here if id not in joins]
         held = [id for id in joins if self._must_wait(id, moving, joins)]
         effects += [
-            Emit(NodeSkipped(node=id, reason="waits for the other lanes (join: all)"))
+            Emit(NodeSkipped(node=id, reason="waits for the other lanes (`join: all`)"))
             for id in held
             if id not in self._waiting
         ]
@@ -301,7 +301,9 @@ class GraphDecider:
         effects.append(Emit(NodeEntered(node=end.id, type="end", visit=self._visits[end.id])))
         dropped = sorted({*following, *self._waiting})
         if dropped and not self.plan.compat.end_drops_lanes:
-            message = f"'{end.id}' ended the graph while other lanes were on their way to: {', '.join(dropped)}"
+            message = (
+                f"end node '{end.id}' ended the graph, so these nodes of other lanes did not run: {', '.join(dropped)}"
+            )
             effects.append(Emit(Warned(code="lanes_dropped", message=message, node=end.id)))
             effects += [Emit(NodeSkipped(node=id, reason=f"'{end.id}' ended the graph")) for id in dropped]
         state = self.result.state

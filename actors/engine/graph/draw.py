@@ -1,12 +1,16 @@
-"""Drawing of a graph as Mermaid and Graphviz text, as plain characters, and as one self-contained SVG.
+"""Picture of a graph as Mermaid and Graphviz text, as plain characters, and as one self-contained SVG.
+
+`picture_of` makes the `Picture` of a graph agent: boxes, and lines between them. `workflow.picture` makes one of a
+DevAll workflow. `FORMS` has a function for each format.
 
 A solid line is an edge that the run takes by default. A dashed line is an optional edge: a script's `_next`, a
-fallback, a timeout. The shape of a node shows its type (`picture`).
+fallback, a timeout. The shape of a node shows its type (`SHAPES`).
 
-All forms share one layout in layers (`lay_out`), with few crossings and lines with few bends. It is Sugiyama's method:
-set aside the lines that lead back, and place every node one layer below its last predecessor. Give long lines a bend
-point in each layer that they pass. Order every layer by the positions of its neighbours, and separate overlapping
-nodes. The implementation prefers speed to an optimal result, because agents have tens of nodes.
+Mermaid and Graphviz arrange the nodes themselves. The other formats share one layout in layers (`lay_out`), with few
+crossings and lines with few bends. It is Sugiyama's method: set aside the lines that lead back, and place every node
+one layer below its last predecessor. Give long lines a bend point in each layer that they pass. Order every layer by
+the positions of its neighbours, and separate overlapping nodes. The implementation prefers speed to an optimal result,
+because agents have tens of nodes.
 
 In plain characters, every line has a row of its own between two layers, so that no two lines share a horizontal
 stretch; edges that lead back are listed below:
@@ -28,7 +32,106 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from .picture import SHAPES, Picture, PictureLine
+from ....protocol.graph import Graph
+from .edges import DeclaredEdge, edges
+
+
+class Box(msgspec.Struct, frozen=True, kw_only=True):
+    """Node of a picture: text below its id, the kind of graph node whose shape it has, and a note."""
+
+    kind: str
+    shape: str
+    note: str = ""
+
+
+class NodeShape(msgspec.Struct, frozen=True):
+    """Drawing style of a kind of node: Mermaid's brackets, Graphviz's attributes, the colours of the SVG."""
+
+    mermaid: tuple[str, str]
+    dot: str
+    fill: str
+    stroke: str
+
+
+SHAPES = {
+    "script": NodeShape(("[", "]"), "shape=box", "#eef2f7", "#52627a"),
+    "llm": NodeShape(("(", ")"), "shape=box, style=rounded", "#e8f0fe", "#2b5fb8"),
+    "agent": NodeShape(("[[", "]]"), "shape=box, peripheries=2", "#efe9fb", "#6a3fb0"),
+    "approval": NodeShape(("{", "}"), "shape=diamond", "#fdf1d7", "#9a6a00"),
+    "input": NodeShape(("[/", "/]"), "shape=parallelogram", "#fdf1d7", "#9a6a00"),
+    "rag": NodeShape(("[(", ")]"), "shape=cylinder", "#e3f4ea", "#22784a"),
+    "map": NodeShape(("{{", "}}"), "shape=hexagon", "#e2f4f5", "#146b74"),
+    "end": NodeShape(("([", "])"), "shape=oval", "#f3f3f3", "#333333"),
+}
+
+
+class PictureLine(msgspec.Struct, kw_only=True):
+    """Line between two nodes, which combines parallel edges.
+
+    Attributes:
+        dashed: all its edges are optional.
+        label: options, conditions and keys.
+        back: leads up or to itself.
+        bends: horizontal centres in the layers between, from source to target.
+    """
+
+    source: str
+    target: str
+    dashed: bool
+    label: str
+    back: bool = False
+    bends: list[float] = []
+
+
+class Picture(msgspec.Struct, kw_only=True):
+    """Boxes and lines of one picture.
+
+    Attributes:
+        starts: ids of the start nodes.
+        legend: explanation of solid and dotted lines.
+    """
+
+    name: str
+    nodes: dict[str, Box]
+    lines: list[PictureLine]
+    starts: frozenset[str]
+    legend: str
+
+
+def picture_of(graph: Graph) -> Picture:
+    """Return the picture of a graph agent."""
+    return Picture(
+        name=graph.name,
+        nodes={
+            id: Box(kind=node.kind, shape=node.kind, note=node.description.strip()) for id, node in graph.nodes.items()
+        },
+        lines=_lines(graph),
+        starts=frozenset({graph.start} & graph.nodes.keys()),
+        legend="solid: taken by itself   dotted: by a script's _next, a fallback, a timeout",
+    )
+
+
+def _lines(graph: Graph) -> list[PictureLine]:
+    together: dict[tuple[str, str], list[DeclaredEdge]] = {}
+    for edge in edges(graph):
+        if edge.target in graph.nodes:
+            together.setdefault((edge.source, edge.target), []).append(edge)
+    lines: list[PictureLine] = []
+    for (source, target), group in together.items():
+        solid = [edge for edge in group if not (edge.dynamic or edge.via in ("fallback", "on_timeout"))]
+        words = dict.fromkeys(word for edge in solid or group if (word := _word(edge)))
+        lines.append(PictureLine(source=source, target=target, dashed=not solid, label=", ".join(words)))
+    return lines
+
+
+def _word(edge: DeclaredEdge) -> str:
+    if edge.via == "routes":
+        return "" if edge.dynamic else edge.label
+    return {"on_other": "other", "on_timeout": "timeout", "fallback": "fallback", "branch": "each"}.get(edge.via, "")
+
+
+# --- layout -----------------------------------------------------------------------------------------------
+
 
 _SWEEPS = 8
 
@@ -187,6 +290,9 @@ def _apart(row: list[str], wanted: list[float], widths: dict[str, float], gap: f
     return [(a + b) / 2 for a, b in zip(from_left, from_right, strict=True)]
 
 
+# --- plain characters -------------------------------------------------------------------------------------
+
+
 _TEXT_GAP = 3.0
 
 
@@ -324,6 +430,9 @@ class _Canvas:
         )
 
 
+# --- SVG --------------------------------------------------------------------------------------------------
+
+
 _HEIGHT = 44.0  # height of a node
 _ROW = 104.0  # from the top of a layer to the top of the next
 _SVG_GAP = 34.0
@@ -456,6 +565,9 @@ def _way_back(
     return path, ((start_x + lane) / 2, start_y - 4)
 
 
+# --- Mermaid and Graphviz ---------------------------------------------------------------------------------
+
+
 def mermaid(picture: Picture) -> str:
     """Return a Mermaid flowchart, which GitHub and other Markdown readers render."""
     names = {node_id: f"n{number}" for number, node_id in enumerate(picture.nodes)}
@@ -463,7 +575,7 @@ def mermaid(picture: Picture) -> str:
     for node_id, node in picture.nodes.items():
         opening, closing = SHAPES[node.shape].mermaid
         lines.append(f'    {names[node_id]}{opening}"{_mermaid_text(node_id)}<br/><i>{node.kind}</i>"{closing}')
-    for line in lay_out(picture, lambda _: 1.0, 1.0).lines:
+    for line in picture.lines:
         arrow = "-.->" if line.dashed else "-->"
         label = f'|"{_mermaid_text(line.label)}"|' if line.label else ""
         lines.append(f"    {names[line.source]} {arrow}{label} {names[line.target]}")
@@ -486,7 +598,7 @@ def dot(picture: Picture) -> str:
         width = ", penwidth=2.5" if node_id in picture.starts else ""
         label = _dot_text(f"{node_id}\n{node.kind}")
         lines.append(f"    {_dot_text(node_id)} [label={label}, {SHAPES[node.shape].dot}{width}];")
-    for line in lay_out(picture, lambda _: 1.0, 1.0).lines:
+    for line in picture.lines:
         marks = [f"label={_dot_text(line.label)}"] if line.label else []
         marks += ["style=dashed"] if line.dashed else []
         suffix = f" [{', '.join(marks)}]" if marks else ""

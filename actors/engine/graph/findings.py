@@ -1,4 +1,6 @@
-"""Shared state of the graph checks: the graph, its environment, and the list of problems."""
+"""Shared state of the graph checks: the graph, its environment, and the list of problems.
+
+Separate from `validate`: modules that find and load targets need the types here at every start, but not the checks."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from ....protocol.graph import MapNode
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import Failure, MapBegun, MapEnded, NodeLeft, WorkFailed
 from . import node_exit
-from .failures import KEPT, NEVER_TOLERATED, retold, together
 from .plan import GraphPlan, State, reachable
+from .result import NEVER_TOLERATED, PARTIAL_RESULTS, combined, reworded
 from .templates import MISSING
 
 BRANCH_KINDS = ("script", "llm", "rag", "agent")
@@ -130,7 +130,7 @@ class MapDecider:
             # The remote child's error already names the node.
             if self._whole:
                 raise error
-            raise retold(error, f"failed at node '{at}' (step {item.number}): {error}")
+            raise reworded(error, f"failed at node '{at}' (step {item.number}): {error}")
         # A copy per item: items run concurrently and must not see each other's writes.
         item.view = {**item.view, **left.writes}
         if self._whole:
@@ -183,11 +183,13 @@ class MapDecider:
         # Mistakes and budgets fail the map even if the author accepts failures of items.
         mistakes = [(index, error) for index, error in failed if isinstance(error, NEVER_TOLERATED)]
         if mistakes or (failed and node.on_error not in node_exit.ACCEPTING):
-            whole = together([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
-            told = retold(whole, f"map node '{node.id}': {whole}")
+            whole = combined([(f"sub-branch [{index}] {error}", error) for index, error in mistakes or failed])
+            told = reworded(whole, f"map node '{node.id}': {whole}")
             if not self._plan.compat.failed_maps_leave_nothing:
                 # `GraphDecider` stores these partial results, although the super-step fails.
-                told.__dict__[KEPT] = {node.collect_into: [None if item.error else item.result for item in self._items]}
+                told.__dict__[PARTIAL_RESULTS] = {
+                    node.collect_into: [None if item.error else item.result for item in self._items]
+                }
             return [Finish(failure=Failure.of(told))]
         effects: list[Effect] = [
             Emit(Warned(code="item_failed", message=f"{node.id}: sub-branch [{index}] {error}", node=node.id))

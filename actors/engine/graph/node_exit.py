@@ -11,7 +11,7 @@ A run that continues after a failure succeeds only if the author has accepted th
 `on_error`. Any other failure is `unaccepted`, also in child agents and map items. A run with such a
 failure is `failed` even if it reaches its end.
 
-Errors of `failures.NEVER_TOLERATED` (the author's mistakes, a missing user, a budget) are never the node's own
+Errors of `result.NEVER_TOLERATED` (the author's mistakes, a missing user, a budget) are never the node's own
 failure. An unavailable model (`ConfigError`) and a call with an unknown outcome (`UnknownOutcome`) use a declared
 fallback, but not the tolerance by `compat`.
 """
@@ -28,8 +28,8 @@ from ....protocol.events import EventData, NodeExited, Warned
 from ....protocol.graph import Raw
 from ....protocol.messages import Failure, NodeLeft, WorkFailed
 from .compat import Compat
-from .failures import NEVER_TOLERATED, ExtractionFailed, noted, retold
 from .plan import ERRORS, GraphPlan, NodeResult, PlanStep, State
+from .result import NEVER_TOLERATED, ExtractionFailed, detached, reworded
 from .templates import MISSING, compile_template
 
 ACCEPTING = ("continue", "collect")
@@ -108,8 +108,8 @@ def failed(plan: GraphPlan, step: PlanStep, state: State, error: CallboardError,
         targets=targets,
         output=text,
         error=error,
-        warning=f"{step.id} failed and the run goes on: {error}",
-        unaccepted=None if step.on_error in ACCEPTING else noted(error),
+        warning=f"node '{step.id}' failed and the run continues: {error}",
+        unaccepted=None if step.on_error in ACCEPTING else detached(error),
     )
 
 
@@ -210,4 +210,4 @@ def _untolerated(step: PlanStep, error: CallboardError) -> CallboardError:
         return error
     reason = f"structured-extraction failed: {error}" if isinstance(error, ExtractionFailed) else str(error)
     text = f"LLM node failed and no fallback declared: {reason.removesuffix('.')}. "
-    return retold(error, text + f"Add a `fallback:` route to node '{step.id}' to handle this")
+    return reworded(error, text + f"Add a `fallback:` route to node '{step.id}' to handle this")

@@ -31,9 +31,8 @@ from ...work.transcript import Record
 from ..driver import Driver, Performer
 from . import node_exit
 from .decider import GraphDecider, state_size
-from .failures import ended_with
 from .plan import GraphPlan, NodeJob, NodeResult, PlanStep
-from .result import GraphResult
+from .result import GraphResult, run_error
 
 if TYPE_CHECKING:
     from ....supervisors import Actor
@@ -110,7 +109,7 @@ async def played(
         except CallboardError as error:
             result.error = error
     log_summary(plan.name, result.timing)
-    why = ended_with(result.failures, result.error) if result.failures else result.error
+    why = run_error(result.failures, result.error) if result.failures else result.error
     emit_end(me, plan.name, depth, began, result.timing, why)
     return result
 

@@ -7,7 +7,7 @@ target. Cycles are drawn as they are.
 from __future__ import annotations
 
 from ....protocol.workflow.model import Always, Edge, FunctionCondition, Graph, KeywordCondition, Never, RegexCondition
-from ..graph.picture import Box, Picture, PictureLine
+from ..graph.draw import Box, Picture, PictureLine
 
 _SHAPES = {
     "agent": "llm",

@@ -88,7 +88,7 @@ class WorkflowWorkspace:
                 path = self._given.absolute()
                 path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise NodeFailed(f"the workspace can't be made: {error}") from error
+            raise NodeFailed(f"the workspace can't be created: {error}") from error
         try:
             for file in self._attachments:
                 (path / ATTACHMENTS).mkdir(exist_ok=True)
@@ -96,7 +96,7 @@ class WorkflowWorkspace:
         except OSError as error:
             if self._given is None:
                 temporary.remove(path)
-            raise NodeFailed(f"attachments can't be put into the workspace: {error}") from error
+            raise NodeFailed(f"the attachments can't be copied into the workspace: {error}") from error
         return path
 
     def _put(self, file: Path, there: Path) -> None:

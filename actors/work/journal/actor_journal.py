@@ -4,7 +4,7 @@
 created on demand.
 
 When a run resumes, the bodies of unfinished work start from the beginning. A decider first replays its past, and
-nothing that it had completed is executed again (`engine/recovery`). A node's own code also runs from its beginning. It
+nothing that it had completed is executed again (`engine/driver`). A node's own code also runs from its beginning. It
 gets its earlier findings (`noted`) and the answers to its questions (`asked`) from the rows, without repeating the
 requests.
 The outcome of a side effect may be unknown (`unknown_outcome`).

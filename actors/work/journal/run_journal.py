@@ -1,7 +1,7 @@
 """Durable run in this process: writes the rows of the run, and holds the rows of earlier incarnations.
 
 Rows are written as their messages are delivered, so a killed process leaves a prefix of the run on disk. The next
-incarnation delivers that prefix to new deciders (`engine/recovery`) and resumes behind it. Three rules keep the prefix
+incarnation delivers that prefix to new deciders (`engine/driver`) and resumes behind it. Three rules keep the prefix
 valid:
 
 - When the root stops, no more rows of a resumable run are written, as if the process were killed then. Messages from

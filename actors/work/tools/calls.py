@@ -1,6 +1,6 @@
 """Tool call execution: permission, time limit, events, and the result for the model.
 
-Each call is the body of its own actor. The conversation (`engine/conversation/rounds`) decides which calls run, and in
+Each call is the body of its own actor. The conversation (`engine/conversation/decider`) decides which calls run, and in
 which order.
 """
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from callboard.actors.engine.driver import EarlierWork, fold
 from callboard.actors.engine.graph.compile import compile_graph
 from callboard.actors.engine.graph.map_decider import MapDecider
 from callboard.actors.engine.graph.plan import GraphPlan
-from callboard.actors.engine.recovery import EarlierWork, fold
 from callboard.actors.engine.workflow.decider import UnitsDecider, WorkflowDecider
 from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
@@ -141,14 +141,17 @@ def test_work_that_had_ended_is_told_with_its_path_and_what_came_of_it() -> None
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        ("{nodes: [{id: B, type: literal, config: {content: x}}], edges: []}", "tell the end of work 1"),
-        ("{start: [B], nodes: [{id: B, type: human, config: {}}], edges: []}", "are not those of what it would go on"),
+        ("{nodes: [{id: B, type: literal, config: {content: x}}], edges: []}", "have the end of work 1"),
+        (
+            "{start: [B], nodes: [{id: B, type: human, config: {}}], edges: []}",
+            "do not fit the agent, graph or workflow",
+        ),
         (
             (
                 "{start: [A], end: [A], nodes: [{id: A, type: human, config: {}},"
                 " {id: B, type: literal, config: {content: x}}], edges: [{from: B, to: A}, {from: A, to: B}]}"
             ),
-            "are not those of what it would go on",
+            "do not fit the agent, graph or workflow",
         ),
     ],
 )
@@ -160,5 +163,5 @@ def test_the_past_of_another_workflow_is_refused(other: str, why: str) -> None:
     kept.tell(first, begun, first=True)
     said = (Message(role="user", content="y", source="A"),)
     kept.tell(first, Fired(1, node="A", outputs=said, crossings=(Crossing(0, 0, fires=True),)))
-    with pytest.raises(CannotGoOn, match=f"its rows {why}"):
+    with pytest.raises(CannotGoOn, match=f"its journal rows {why}"):
         fold(WorkflowDecider(workflow(f"graph: {other}")), kept.past(), begun)

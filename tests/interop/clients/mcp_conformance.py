@@ -19,7 +19,7 @@ from typing import Any
 import trio
 
 from callboard import Limits, Root
-from callboard.actors.engine.conversation.calls import CallRounds
+from callboard.actors.engine.conversation.run import CallRounds
 from callboard.actors.work.context import AgentCall, RunContext
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.view import ServersView, ServerView

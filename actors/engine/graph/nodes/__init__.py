@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..plan import Work
-from .agent import run_agent_node
-from .llm import run_llm_node
 from .map import run_map_node
+from .model_nodes import run_agent_node, run_llm_node, run_rag_node
 from .question_nodes import run_approval_node, run_input_node
-from .rag import run_rag_node
 from .script import run_script_node
 
 if TYPE_CHECKING:

@@ -61,8 +61,8 @@ def signature_of(function: Function) -> Signature:
             others.append(parameter)
     if len(others) > 1 or any(each.kind in (each.VAR_KEYWORD, each.POSITIONAL_ONLY) for each in others):
         raise UsageError(
-            f"function '{name}' can't be a node: it takes the state (or the item of a map), and a callboard.Context "
-            "where it wants one, and no other parameter without a default"
+            f"function '{name}' can't be a node: it can have one parameter for the state (in a map, for the item), "
+            "one of type callboard.Context, and others only with defaults"
         )
     return Signature(others[0].name if others else None, context)
 
@@ -109,7 +109,7 @@ async def _called(me: Actor, job: NodeJob, node: FunctionNode, given: Any) -> An
             # The state is stored as JSON, so other values must be rejected here.
             return to_json(value)
         except TypeError as error:
-            raise NodeFailed(f"function '{node.script}' returned what no state can hold: {error}") from error
+            raise NodeFailed(f"function '{node.script}' returned a value that the state can't hold: {error}") from error
 
 
 def _result(node: FunctionNode, value: Any) -> NodeResult:
@@ -119,8 +119,8 @@ def _result(node: FunctionNode, value: Any) -> NodeResult:
         return NodeResult()
     if not isinstance(value, Mapping):
         raise NodeFailed(
-            f"function '{node.script}' returned {type(value).__name__}: a node's function returns a mapping of state "
-            "keys, or the node says `into=` which key its value is"
+            f"function '{node.script}' returned {type(value).__name__}: a node's function must return a mapping of "
+            "state keys, unless the node names the key of its value with `into=`"
         )
     writes = dict(value)
     target = writes.pop("_next", None)

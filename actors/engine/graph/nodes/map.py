@@ -111,7 +111,7 @@ async def run_branch(
 
     async def play(nodes: Nodes) -> None:
         if not isinstance(node, MapNode):
-            raise GraphMistake(f"Node '{branch.node}' of graph '{plan.name}' is no map")
+            raise GraphMistake(f"Node '{branch.node}' of graph '{plan.name}' is not a map node")
         ended: MapEnded = await drive(
             me,
             lambda: MapDecider(plan, node, alone=branch.index),

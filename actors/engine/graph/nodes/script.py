@@ -189,7 +189,7 @@ def _parse(script: str, done: Completed) -> dict[str, Any]:
         how = f"exit code {done.status}" if done.signal is None else f"signal {done.signal}"
         raise NodeFailed(f"Script '{script}' failed with {how}:\n{done.stderr_tail.strip()}".rstrip(":\n"))
     if done.truncated:
-        raise NodeFailed(f"Script '{script}' printed more than {len(done.stdout)} bytes; nothing of it was used")
+        raise NodeFailed(f"Script '{script}' printed more than {len(done.stdout)} bytes; its output was discarded")
     text = done.stdout.strip()
     merging = f"Failed to merge output from script '{script}'"
     if not text:

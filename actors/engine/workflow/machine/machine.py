@@ -34,7 +34,7 @@ import msgspec
 
 from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.workflow_messages import Crossing, Fired, FireNode, Gate
-from ...graph.failures import together
+from ...graph.result import combined
 from ..messages import TASK, Message, Queue, carried, seeded, signed
 from .perform import Said, over
 from .structure import Cycle, Layer, NodeEdges, Structure, listed
@@ -167,7 +167,7 @@ class StateMachine:
             self._outputs[place.index] += [seeded(seed) for seed in place.node.output]
         for way in structure.ways:
             for missing in way.missing:
-                self._warn("unknown_function", f"{way}: {missing}, so it is passed over", way.source)
+                self._warn("unknown_function", f"{way} runs without its function: {missing}", way.source)
         for place in structure.places if structure.voting else structure.start:
             self._starts.add(place.index)
             # The task replaces the node's own seeds.
@@ -184,7 +184,7 @@ class StateMachine:
         """
         place = self.structure.by_id[self.under_way.pop(fired.key).node]
         if place.id != fired.node or any(self._ways[each.way].source is not place for each in fired.crossings):
-            raise GraphMistake(f"it is '{place.id}' that was fired, with other edges than '{fired.node}' has taken")
+            raise GraphMistake(f"the result of '{fired.node}' does not fit '{place.id}', which was fired, or its edges")
         self._outputs[place.index] += fired.outputs
         self._unaccepted += [failure.restore() for failure in fired.unaccepted]
         if fired.gate is not None:
@@ -239,7 +239,7 @@ class StateMachine:
         which = f"the final node {listed(ends)} was not" if len(ends) == 1 else f"none of {listed(ends)} was"
         ran = [place for place in structure.places if self._visits[place.index]]
         untaken = [str(way) for place in ran for way in place.out if not self._visits[way.target.index]]
-        why = f"; nothing was passed over {', '.join(untaken[:MOST_NAMED])}" if untaken else ""
+        why = f"; no message crossed {', '.join(untaken[:MOST_NAMED])}" if untaken else ""
         self._warn("no_result", f"{which} reached, so the output is empty{why}", ends[0])
 
     def _final_messages(self) -> tuple[Message, ...]:
@@ -382,19 +382,20 @@ class StateMachine:
         if len(found) > 1:
             raise GraphMistake(
                 f"{cycle} was entered at {len(found)} nodes at once, {listed(found)}. "
-                "It has to begin at one: lead all edges into it to the same node, or make the others `trigger: false`"
+                "A cycle must begin at one node: let all edges into it lead to the same node, "
+                "or set `trigger: false` on the others"
             )
         if cycle.start is not None and cycle.start is not entry:
             raise GraphMistake(
                 f"{cycle} starts at '{cycle.start.id}' and was entered at '{entry.id}': "
-                f"lead the edge from outside to '{cycle.start.id}', or take that out of `start`"
+                f"let the edge from outside lead to '{cycle.start.id}', or remove that from `start`"
             )
         return entry
 
     def _capped(self, cycle: Cycle, entry: NodeEdges, cap: int, passed: _Passed) -> None:
         text = (
-            f"{cycle} went round {cap} times and would go on (max_iterations: {cap}). "
-            "Nothing led out of it: see the conditions of the edges that should"
+            f"{cycle} ran {cap} times and would run again (max_iterations: {cap}). "
+            "No edge led out of it: check the conditions of its outgoing edges"
         )
         if self.structure.rules.cap_is_an_error:
             passed.failures.append((text, GraphMistake(text).at(entry.id)))
@@ -448,7 +449,7 @@ def _may_leave(place: NodeEdges, scope: _Scope) -> bool:
 def _error(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError | None:
     if len(failures) < 2:
         return failures[0][1] if failures else None
-    return together(failures)
+    return combined(failures)
 
 
 class _Waiting(msgspec.Struct, eq=False):

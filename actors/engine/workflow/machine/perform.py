@@ -13,6 +13,9 @@ A *dynamic* node runs once per unit (`multiplied`):
     all other inputs            -> passed to every unit, before its own input
     map                         -> the outputs of all units, in their order
     tree                        -> groups of units, one run per group; then groups of the results, until one is left
+
+A *gate* is a node of a loop without output until a number of visits (`counted`) or a time (`timed`) is reached. Its
+state lasts for one run of its graph: a subgraph that runs again starts with new gates.
 """
 
 from __future__ import annotations
@@ -34,13 +37,10 @@ from .....protocol.workflow.model import (
     PassthroughConfig,
 )
 from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeSaid, Unit
-from ...graph.failures import NEVER_TOLERATED, noted, together
-from ..edges.processors import filled
-from ..edges.splits import units_of
-from ..messages import Message, carried, signed
-from ..prompting import failure_text
+from ...graph.result import NEVER_TOLERATED, combined, detached
+from ..edges import filled, units_of
+from ..messages import Message, carried, failure_text, signed
 from ..rules import WorkflowRules
-from .gates import counted, timed
 from .structure import NodeEdges, ReadyEdge, Structure
 
 MOST_QUEUED = 100_000
@@ -161,8 +161,8 @@ async def perform(firing: Firing, work: Work) -> Fired:
     try:
         if len(fire.inputs) > MOST_QUEUED:
             raise GraphMistake(
-                f"{len(fire.inputs)} messages wait for it, and {MOST_QUEUED} are the most: "
-                "in a cycle give it a `context_window`, or an edge `clear_context: true`"
+                f"{len(fire.inputs)} messages are queued for this node, more than the limit of {MOST_QUEUED}: "
+                "in a cycle, give it a `context_window`, or set `clear_context: true` on an edge"
             )
         if place.dynamic is not None and cancelled is None:
             all_said = await multiplied(place.dynamic, fire.inputs, run, firing.structure.rules)
@@ -232,7 +232,7 @@ def tolerated_of(firing: Firing, units: Sequence[Unit], results: Sequence[Said])
         else:
             failures.append((f"unit {unit.index}: {result.error}", result.error))
     if failures:
-        raise failures[0][1] if len(units) == 1 else together(failures)
+        raise failures[0][1] if len(units) == 1 else combined(failures)
     return said
 
 
@@ -244,7 +244,7 @@ def _unaccepted(node: Node, results: Sequence[Said]) -> list[CallboardError]:
     for result in results:
         found += result.unaccepted
         if result.error is not None and node.on_error == "continue" and not isinstance(result.error, NEVER_TOLERATED):
-            found.append(noted(result.error.at(node.id)))
+            found.append(detached(result.error.at(node.id)))
     return found
 
 
@@ -321,7 +321,7 @@ async def _processed(firing: Firing, way: ReadyEdge, payload: Message, warnings:
     # Checked after the call, since the function has made the text by then; it must not enter a queue and a row.
     if arriving is not None and len(arriving.text) > LONGEST:
         raise GraphMistake(
-            f"{way}: its processor makes a text of {len(arriving.text)} characters, {LONGEST} are the most"
+            f"{way}: its processor returned a text of {len(arriving.text)} characters, more than the limit of {LONGEST}"
         )
     return arriving
 
@@ -354,8 +354,8 @@ async def multiplied(
     units = await units_of(dynamic.split, [message for message in inputs if message.dynamic])
     if len(units) > MOST_UNITS:
         raise GraphMistake(
-            f"it would run for {len(units)} units, and {MOST_UNITS} are the most: see what its dynamic edges split, "
-            "and by what"
+            f"this node would run for {len(units)} units, "
+            f"more than the limit of {MOST_UNITS}: check how its dynamic edges split messages"
         )
     if not units:
         return (await run([Unit(static)], 1))[0] if static else ()
@@ -379,3 +379,35 @@ async def _tree(
         if len(units) <= 1:
             break
     return tuple(units)
+
+
+_SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
+
+
+def counted(config: LoopCounterConfig, gate: Gate) -> tuple[tuple[Message, ...], Gate]:
+    """Return the output of a loop_counter at this visit, and its new state."""
+    visits = gate.visits + 1
+    if visits < config.max_iterations:
+        return (), Gate(visits)
+    text = config.message or f"Loop limit reached ({config.max_iterations})"
+    return (Message(role="assistant", content=text),), Gate(0 if config.reset_on_emit else visits)
+
+
+def timed(
+    config: LoopTimerConfig, gate: Gate, inputs: Sequence[Message], now: float, rules: WorkflowRules
+) -> tuple[tuple[Message, ...], Gate]:
+    """Return the output of a loop_timer at this visit, and its new state.
+
+    Before the time is over the output is empty, or the inputs for a passthrough. Afterwards it is the timer's
+    message, which a passthrough outputs only once.
+    """
+    since = now if gate.since is None else gate.since
+    over = now - since >= config.max_duration * _SECONDS[config.duration_unit]
+    if config.passthrough and (gate.spoken or not over):
+        return tuple(inputs), Gate(since=since, spoken=gate.spoken)
+    if not over:
+        return (), Gate(since=since, spoken=gate.spoken)
+    if config.reset_on_emit and (rules.timers_start_anew or not gate.spoken):
+        since = now
+    text = config.message or f"Time limit reached ({config.max_duration} {config.duration_unit})"
+    return (Message(role="assistant", content=text),), Gate(since=since, spoken=True)

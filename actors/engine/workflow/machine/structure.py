@@ -43,8 +43,7 @@ from .....protocol.workflow.model import (
     SubgraphConfig,
     Template,
 )
-from ..edges.conditions import Functions, MissingFunction, Test, predicate_of
-from ..edges.processors import Process, names_in, process_of
+from ..edges import Functions, MissingFunction, Process, Test, names_in, predicate_of, process_of
 from ..rules import WorkflowRules
 
 INSTANT = (LiteralConfig, PassthroughConfig, LoopCounterConfig, LoopTimerConfig)

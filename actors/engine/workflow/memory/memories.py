@@ -48,13 +48,8 @@ from ....work.models.providers import client_of
 from ....work.playback import OutsideEffect, whole
 from ..messages import Message
 from ..plan import WorkflowRun
-from .documents import Documents
-from .mem0 import Mem0
-from .notebook import BlackboardStore as Board
 from .notebook import Notebook
-from .simple import MOST, SimpleMemory
-from .stores import MemoryStore
-from .vectors import OrWords
+from .stores import MOST, BlackboardStore, Documents, Mem0, MemoryStore, OrWords, SimpleMemory
 
 Recalled: TypeAlias = list[tuple[str, list[str]]]
 """Texts that stores returned, with the name of each store."""
@@ -177,7 +172,7 @@ class Memories:
             await written(key)
         elif scope.ended(what) is None:
             if scope.intended(what):
-                text = f"it is not known whether {what} was written when the program ended; it is not written again"
+                text = f"the program ended while it wrote {what}; the write may have succeeded, so it is not repeated"
                 me.emit(Warned(code="memory", message=text, node=node.id))
             else:
                 await scope.intend(what)
@@ -219,7 +214,7 @@ class Memories:
         match store.config:
             case Blackboard() as config:
                 path = self._path(config.memory_path) or self._passing(name)
-                return Board(Notebook(path, most=config.max_items, name=name))
+                return BlackboardStore(Notebook(path, most=config.max_items, name=name))
             case SimpleStore() | FileStore() if store.config.embedding is None and not rules.bare_stores_work:
                 return None
             case SimpleStore() as config:

@@ -17,13 +17,8 @@ import msgspec
 import trio
 
 from .....protocol.errors import ConfigError
-from .....supervisors import Actor
-from .stores import MemoryStore
 
 T = TypeVar("T")
-
-LONGEST = 100_000
-"""Most characters of a text on a blackboard."""
 
 PATIENCE = 10.0
 """Seconds to wait for another writing process."""
@@ -112,7 +107,7 @@ class Notebook:
             return work(self._open())
         except (sqlite3.Error, OSError) as error:
             where = f" ({self._path})" if self._path is not None else ""
-            why = "it is no memory of Callboard's" if "not a database" in str(error) else str(error)
+            why = "the file is not a memory of Callboard" if "not a database" in str(error) else str(error)
             raise ConfigError(f"the memory '{self._name}'{where} can't be used: {why}") from error
 
     def _open(self) -> sqlite3.Connection:
@@ -140,23 +135,6 @@ class Notebook:
             connection.execute(
                 "DELETE FROM notes WHERE id IN (SELECT id FROM notes ORDER BY id DESC LIMIT -1 OFFSET ?)", (self._most,)
             )
-
-
-class BlackboardStore(MemoryStore):
-    """Outputs of nodes, in order; a search returns the latest, whatever the query."""
-
-    def __init__(self, notes: Notebook) -> None:
-        self._notes = notes
-
-    async def recall(self, me: Actor, text: str, *, top_k: int, threshold: float) -> list[str]:  # noqa: ARG002 - a `MemoryStore`
-        return [note.text for note in await self._notes.latest(top_k)]
-
-    async def remember(self, me: Actor, given: str, said: str, key: str | None = None) -> None:  # noqa: ARG002 - a `MemoryStore`
-        if said.strip():
-            await self._notes.add(Note(text=said[:LONGEST], digest=key))
-
-    def close(self) -> None:
-        self._notes.close()
 
 
 def _make_ready(connection: sqlite3.Connection) -> None:

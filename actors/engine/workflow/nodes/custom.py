@@ -22,7 +22,7 @@ from .....supervisors.user_code import failure_of, user_code
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.unknown_outcome import once
 from ....work.playback import OutsideEffect, playback, whole
-from ...graph.failures import NEVER_TOLERATED
+from ...graph.result import NEVER_TOLERATED
 from ..job import Code, Job
 from ..machine.perform import Said, message_of, restored
 
@@ -38,12 +38,12 @@ def node_types() -> dict[str, EntryPoint]:
 def _code(type: str) -> Code:
     point = node_types().get(type)
     if point is None:
-        raise GraphMistake(f"no installed package brings nodes of the type '{type}' (entry points of {GROUP})")
+        raise GraphMistake(f"no installed package provides the node type '{type}' (as an entry point of {GROUP})")
     try:
         return cast("Code", point.load())
     except BaseException as raised:  # noqa: BLE001 - a foreign package: its import may raise anything
         error = failure_of(raised)
-        raise GraphMistake(f"nodes of the type '{type}' can't be had: {point.value} failed with {error!r}") from error
+        raise GraphMistake(f"the node type '{type}' can't be loaded: {point.value} failed with {error!r}") from error
 
 
 async def run_custom_node(me: Actor, job: Job) -> Said:
@@ -73,5 +73,5 @@ async def _run_custom(me: Actor, job: Job) -> Said:
     with user_code:
         said = await code(me, job)
     if not isinstance(said, Said):
-        raise GraphMistake(f"the code of the type '{job.node.type}' gave {said!r} back instead of what it says (Said)")
+        raise GraphMistake(f"the code of the node type '{job.node.type}' returned {said!r} instead of a `Said`")
     return said

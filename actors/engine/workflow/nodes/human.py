@@ -14,8 +14,7 @@ from .....protocol.workflow.model import HumanConfig
 from .....supervisors import Actor
 from ..job import Job
 from ..machine.perform import Said
-from ..messages import Message
-from ..prompting import heading, remembered
+from ..messages import Message, heading, remembered
 
 
 async def run_human_node(me: Actor, job: Job) -> Said:

@@ -40,7 +40,7 @@ from ....work.playback import OutsideEffect, in_the_world, whole
 from ....work.sandbox.run_sandbox import sandboxed
 from ....work.tools.files.call_process import MIB, CallLimits, Printed, impose, kill, watch
 from ....work.tools.files.environment import inherited
-from ..edges.conditions import CODE_FAILED
+from ..edges import CODE_FAILED
 from ..job import Job
 from ..machine.perform import Said
 from ..messages import Message
@@ -250,7 +250,7 @@ def _check_encoding(name: str) -> None:
             raise ValueError
         b"a\xff\n".decode(name, "replace")
     except (LookupError, ValueError):
-        raise GraphMistake(f"`encoding: {name}` is no encoding of text; `utf-8` and `latin-1` are") from None
+        raise GraphMistake(f"`encoding: {name}` is not a text encoding; examples are `utf-8` and `latin-1`") from None
 
 
 def _written(directory: Path, id: str, code: str, name: str | None) -> Path:
@@ -263,7 +263,7 @@ def _written(directory: Path, id: str, code: str, name: str | None) -> Path:
         with opened:
             opened.write(code)
     except OSError as error:
-        raise NodeFailed(f"its code can't be written to {directory}: {error.strerror or error}") from error
+        raise NodeFailed(f"the code of the node can't be written to {directory}: {error.strerror or error}") from error
     return file
 
 

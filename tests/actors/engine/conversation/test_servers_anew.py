@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from callboard.actors.engine.conversation.decider import ConversationDecider
-from callboard.actors.engine.conversation.play import ConversationSetup
+from callboard.actors.engine.conversation.run import ConversationSetup
 from callboard.protocol.chat import ChatReply, ToolCall, UserTurn
 from callboard.protocol.effects import CallModel, Emit, Finish
 from callboard.protocol.events import Warned

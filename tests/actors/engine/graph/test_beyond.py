@@ -285,7 +285,7 @@ async def test_a_lane_that_waits_is_told_about(stage: Stage) -> None:
     stage.agent(lanes("s > a b\na > j\nb > c\nc > d\nd > j\nj! > e\ne ."), **NOTHING)
     await stage.run()
     assert [(data.node, data.reason) for data in stage.of("node.skipped")] == [
-        ("j", "waits for the other lanes (join: all)")
+        ("j", "waits for the other lanes (`join: all`)")
     ]
 
 

@@ -178,7 +178,7 @@ SCRIPT = "type: script, script: s.sh, state_updates: {k: v}"
 def test_d2_20_two_writers_of_a_key_need_a_reducer(compat: Compat) -> None:
     (message,) = errors(fan_out(SCRIPT, SCRIPT), compat)
     assert message.startswith(
-        fragment("engine.graph.parallel_checks._check_writes", names="w1, w2", key="k", key_2="k", key_3="k")
+        fragment("engine.graph.validate._check_writes", names="w1, w2", key="k", key_2="k", key_3="k")
     )
     assert errors(fan_out(SCRIPT, SCRIPT), compat, top="reducers: {k: append}") == []
     assert errors(fan_out(SCRIPT, SCRIPT.replace("k:", "j:")), compat) == []
@@ -187,21 +187,21 @@ def test_d2_20_two_writers_of_a_key_need_a_reducer(compat: Compat) -> None:
 @both_modes
 def test_d2_20_three_writers_are_all_named(compat: Compat) -> None:
     (message,) = errors(fan_out(SCRIPT, SCRIPT, SCRIPT), compat)
-    assert message.startswith(fragment("engine.graph.parallel_checks._check_writes", names="w1, w2, w3", key="k"))
+    assert message.startswith(fragment("engine.graph.validate._check_writes", names="w1, w2, w3", key="k"))
 
 
 @both_modes
 def test_d2_21_schema_properties_are_writes(compat: Compat) -> None:
     llm = "type: llm, prompt: p, output_schema: {type: object, properties: {k: {type: string}}}"
     (message,) = errors(fan_out(llm, llm), compat)
-    assert message.startswith(fragment("engine.graph.parallel_checks._check_writes", names="w1, w2", key="k"))
+    assert message.startswith(fragment("engine.graph.validate._check_writes", names="w1, w2", key="k"))
 
 
 def test_d2_21_what_maps_collect_is_a_write_too() -> None:
     mapped = "type: map, over: '{{xs}}', as: x, branch: b, collect_into: k"
     nodes = fan_out(mapped, mapped) + "\nb: {type: script, script: s.sh}"
     (message,) = errors(nodes, STANDARD, top="initial_state: {xs: []}")
-    assert message.startswith(fragment("engine.graph.parallel_checks._check_writes", names="w1, w2", key="k"))
+    assert message.startswith(fragment("engine.graph.validate._check_writes", names="w1, w2", key="k"))
     assert errors(nodes, LOKI, top="initial_state: {xs: []}") == []
 
 
@@ -275,7 +275,7 @@ def test_d2_25_what_a_map_branch_can_not_be(kind: str, compat: Compat) -> None:
 @both_modes
 def test_d2_25_updates_of_a_branch_are_its_output_key(compat: Compat) -> None:
     (message,) = errors(mapped("type: llm, prompt: p, state_updates: {finding: x}"), compat)
-    assert has_message(message, "engine.graph.parallel_checks._check_result", key="finding")
+    assert has_message(message, "engine.graph.validate._check_result", key="finding")
     assert "'output'" in message
     nodes = mapped("type: llm, prompt: p, state_updates: {finding: x}").replace(
         "collect_into: k,", "collect_into: k, output_key: finding,", 1
@@ -383,7 +383,7 @@ e: {type: end}"""
 def test_a_template_that_reads_a_variable_is_told_who_sees_variables() -> None:
     nodes = "a: {type: llm, prompt: '{{tone}}', next: e}\ne: {type: end}"
     (found,) = check(nodes, top="variables: [{name: tone, description: how, default: mild}]")
-    assert (found.code, found.hint and found.hint.startswith("variables reach scripts only")) == (
+    assert (found.code, found.hint and found.hint.startswith("only scripts can read variables")) == (
         "unknown_key_read",
         True,
     )

@@ -11,7 +11,7 @@ from support.agent_runs import Stage
 from support.fake_models import Reply
 from support.messages import has_message
 
-from callboard.actors.engine.graph.nodes.llm import read_json
+from callboard.actors.engine.graph.nodes.model_nodes import read_json
 
 LLM = """
 start: a

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callboard.actors.engine.graph.draw import FORMS, lay_out
+from callboard.actors.engine.graph.draw import FORMS, lay_out, picture_of
 from callboard.actors.engine.graph.edges import edges
-from callboard.actors.engine.graph.picture import picture_of
 from callboard.protocol.graph import EndNode, Graph, ScriptNode, read_graph
 
 AGENTS = Path(__file__).parents[3] / "fixtures" / "agents"

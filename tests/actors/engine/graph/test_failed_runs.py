@@ -135,7 +135,7 @@ async def test_what_a_first_failure_leads_to_does_not_hide_it(stage: Stage) -> N
     outcome = await stage.run()
     assert outcome.error == ErrorReport(
         code="node_failed",
-        message="Script 'fetch.sh' failed with exit code 7:\nno network (the run went on, and failed later: "
+        message="Script 'fetch.sh' failed with exit code 7:\nno network (the run continued, and failed later: "
         "at node 'write': Template interpolation failed: 'text' not found in state)",
         node="fetch",
     )
@@ -238,7 +238,7 @@ async def test_a_child_that_fails_in_the_end_tells_its_first_cause(stage: Stage)
     stage.models.answer_with(lambda _: Reply(status=503, error="down"))
     outcome = await stage.run()
     assert outcome.error is not None
-    assert has_message(outcome.error.message, "engine.graph.failures.ended_with", first="…'kid'…")
+    assert has_message(outcome.error.message, "engine.graph.result.run_error", first="…'kid'…")
     assert "at node 'b': Script 'b.sh' failed with exit code 1" in outcome.error.message
     assert (outcome.error.node, outcome.error.code, outcome.exit_code) == ("a", "upstream", 6)
 

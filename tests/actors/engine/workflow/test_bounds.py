@@ -55,7 +55,7 @@ PYTHON = "graph: {start: [P], nodes: [{id: P, type: python, config: {%s}}], edge
 async def test_an_encoding_that_does_not_take_every_byte_is_a_mistake(house: House, encoding: str) -> None:
     result = await house.run(written(house.directory, PYTHON % f"encoding: {encoding}"), "print(1)")
     assert isinstance(result.error, GraphMistake)
-    assert f"`encoding: {encoding}` is no encoding of text" in str(result.error)
+    assert f"`encoding: {encoding}` is not a text encoding" in str(result.error)
 
 
 async def test_a_workspace_that_can_not_be_made_fails_the_node(house: House, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import trio
 from support.fake_models import Reply, Request
 from support.workflow_agents import Agents, said
 
-from callboard.actors.engine.workflow.results import WorkflowResult
+from callboard.actors.engine.workflow.run import WorkflowResult
 
 HOSPITAL = Path(__file__).parents[4] / "examples" / "workflows" / "hospital.yaml"
 ROUND = ["environment", "PatientGenerator", "NurseIntake", "Doctor", "HumanControl"]

@@ -13,11 +13,10 @@ from support.workflow_driver import KNOWN, Stage
 from support.workflow_run import House, Naps, chained, fanned_out, mapped, written
 from trio.testing import MockClock
 
-from callboard.actors.engine.workflow import decider, play
-from callboard.actors.engine.workflow.agents import resources
+from callboard.actors.engine.workflow import decider, run
 from callboard.actors.engine.workflow.job import Job
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.results import WorkflowResult
+from callboard.actors.engine.workflow.run import WorkflowResult
 from callboard.protocol.errors import GraphMistake, NobodyToAsk, NodeFailed
 from callboard.protocol.workflow import Known
 from callboard.protocol.workflow.model import AgentConfig
@@ -39,8 +38,8 @@ def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
         machine = type("B", (), {"structure": type("S", (), {"graph": stage.graph})})
         return stage._agent(machine, job.firing, job.node.config, job.unit)
 
-    monkeypatch.setitem(play.CODE, AgentConfig, run_stub)
-    monkeypatch.setattr(resources, "GraphResources", Nothing)
+    monkeypatch.setitem(run.CODE, AgentConfig, run_stub)
+    monkeypatch.setattr(run, "GraphResources", Nothing)
     return stage
 
 

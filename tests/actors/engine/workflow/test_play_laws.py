@@ -17,7 +17,7 @@ from support.workflow_run import Naps, a_house, written
 from trio.testing import MockClock
 
 from callboard.actors.engine.workflow.nodes import custom
-from callboard.actors.engine.workflow.results import WorkflowResult
+from callboard.actors.engine.workflow.run import WorkflowResult
 
 COUNT = 6
 LENGTHS = pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.soak)])

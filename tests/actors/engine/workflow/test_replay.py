@@ -25,8 +25,8 @@ from callboard.actors.engine.workflow.machine.structure import Structure
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.engine.workflow.plan import EdgeFunctionFiles, WorkflowPlan
-from callboard.actors.engine.workflow.results import WorkflowResult
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules
+from callboard.actors.engine.workflow.run import WorkflowResult
 from callboard.protocol.errors import NodeFailed
 from callboard.protocol.workflow.model import (
     AgentConfig,

@@ -22,9 +22,9 @@ HERE = Path(__file__)
 
 MODULES = (
     "playing",
-    "callboard.actors.engine.workflow.agents.resources",
+    "callboard.actors.engine.workflow.job",
     "callboard.actors.engine.workflow.nodes.agent",
-    "callboard.actors.engine.workflow.play",
+    "callboard.actors.engine.workflow.run",
     "callboard.actors.runs.durable",
     "callboard.actors.runs.devall_loader",
     "callboard.actors.runs.session_run",

@@ -287,7 +287,10 @@ async def test_an_object_that_processors_share_is_told_by_function_and_key(lives
     file = lives.put(code, "functions/edge_processor/ours.py")
     await lives.begin(until=entered("B"), answers={"A": "a"})
     assert lives.spoilt == [
-        f"processor 'put' of {file} has put a {kind} under 'kept' into what processors share, which is no data"
+        (
+            f"processor 'put' of {file} stored a {kind} under 'kept' in the data that processors share, "
+            "which is not JSON data"
+        )
     ]
 
 

@@ -14,7 +14,7 @@ import trio
 from support.fake_models import FakeModels, Reply, Request
 
 import callboard
-from callboard.actors.engine.recovery import fold
+from callboard.actors.engine.driver import fold
 from callboard.actors.runs.rerun.fork import cut, nodes_of, read_fork
 from callboard.actors.runs.rerun.run_steps import steps
 from callboard.actors.work.journal.actor_journal import JournalPlayer

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.fake_models import Reply, Request, body_of
 
-from callboard.actors.engine.graph.nodes.llm import read_json
+from callboard.actors.engine.graph.nodes.model_nodes import read_json
 from callboard.actors.work.models.anthropic import AnthropicCodec
 from callboard.actors.work.models.codec import Codec
 from callboard.actors.work.models.gemini import GeminiCodec

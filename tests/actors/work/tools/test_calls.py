@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from callboard.actors.engine.conversation.calls import CallRounds
+from callboard.actors.engine.conversation.run import CallRounds
 from callboard.actors.work.tools.calls import CallPlayer
 from callboard.actors.work.tools.checking import MOST_CALLS, tame
 from callboard.actors.work.tools.permissions import Permissions

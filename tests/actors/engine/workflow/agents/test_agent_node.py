@@ -93,7 +93,7 @@ async def test_a_param_that_makes_no_sense_is_the_authors_mistake(agents: Agents
     result = await agents.run(ONE % "params: {temperature: hot}", compat="devall")
     assert has_message(
         str(result.error),
-        "engine.workflow.agents.request.read_params",
+        "engine.workflow.agent_request.read_params",
         error="Expected `float | null`, got `str` - at `$.temperature`",
     )
     assert not agents.models.requests

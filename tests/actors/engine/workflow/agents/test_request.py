@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.engine.workflow.agents.request import policy_of
+from callboard.actors.engine.workflow.agent_request import policy_of
 from callboard.protocol.errors import ModelError, UpstreamError
 from callboard.protocol.workflow.model import Retry
 

@@ -123,7 +123,7 @@ async def test_two_tools_of_one_name_are_told_apart_by_a_prefix_or_not_at_all(ag
     twice = with_functions(agents, "shout")
     line = twice[twice.index("          - {type") :].rstrip()
     result = await agents.run(twice.replace(line, f"{line}\n{line}"))
-    assert has_message(str(result.error), "engine.workflow.agents.tools.tools_of_node", name="shout")
+    assert has_message(str(result.error), "engine.workflow.nodes.agent.tools_of_node", name="shout")
     assert not agents.models.requests
     both = line.replace("{type", "{prefix: my, type")
     assert (await agents.run(twice.replace(line, f"{line}\n{both}"))).error is None
@@ -132,9 +132,9 @@ async def test_two_tools_of_one_name_are_told_apart_by_a_prefix_or_not_at_all(ag
 
 async def test_a_function_that_is_nowhere_is_the_authors_mistake(agents: Agents, functions: Path) -> None:
     result = await agents.run(with_functions(agents, "shoot"), compat="devall")
-    assert has_message(str(result.error), "engine.workflow.agents.tools._declared.3", name="shoot", why="…'shout'…")
+    assert has_message(str(result.error), "engine.workflow.nodes.agent._declared.3", name="shoot", why="…'shout'…")
     result = await agents.run(with_functions(agents, "'town:All'"))
-    assert has_message(str(result.error), "engine.workflow.agents.tools._declared", module="town")
+    assert has_message(str(result.error), "engine.workflow.nodes.agent._declared", module="town")
 
 
 async def test_a_model_that_never_stops_calling_is_stopped(agents: Agents, functions: Path) -> None:
@@ -254,4 +254,4 @@ async def test_a_call_needs_permission_as_any_other(agents: Agents, functions: P
 async def test_an_address_that_is_none_is_told(agents: Agents) -> None:
     entry = "          - {type: mcp_remote, config: {server: 'ftp://x'}}"
     result = await agents.run(calling(entry).replace("BASE", agents.models.openai_base))
-    assert has_message(str(result.error), "engine.workflow.agents.tools._server", server="ftp://x")
+    assert has_message(str(result.error), "engine.workflow.nodes.agent._server", server="ftp://x")

@@ -17,9 +17,9 @@ from support.fake_models import FakeModels, Request, listening
 from support.workflow_driver import Stage, read, structure, task
 
 import callboard
-from callboard.actors.engine.workflow.convert.convert import convert
-from callboard.actors.engine.workflow.convert.replay import replay
+from callboard.actors.engine.workflow.convert import convert
 from callboard.actors.engine.workflow.nodes.human import input_blocks
+from callboard.actors.engine.workflow.workers.converted_workflow import replay
 from callboard.protocol.events import Event, QuestionAsked
 from callboard.protocol.workflow.model import HumanConfig
 

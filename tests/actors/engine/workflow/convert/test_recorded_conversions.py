@@ -11,7 +11,7 @@ import yaml
 from support.fake_models import FakeModels, Request
 
 import callboard
-from callboard.actors.engine.workflow.convert.convert import convert
+from callboard.actors.engine.workflow.convert import convert
 
 RECORDED = Path(__file__).parents[4] / "fixtures" / "workflows" / "devall.json"
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in json.loads(RECORDED.read_text())}

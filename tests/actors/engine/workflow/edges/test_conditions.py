@@ -6,7 +6,7 @@ import pytest
 from support.messages import has_message
 from support.workflow_driver import Notice, Stage, structure, workflow
 
-from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
+from callboard.actors.engine.workflow.edges import Functions, predicate_of
 from callboard.actors.engine.workflow.machine.machine import WorkflowWarning
 from callboard.protocol.errors import BudgetReached, GraphMistake
 from callboard.protocol.workflow.model import (

@@ -12,9 +12,8 @@ from support.messages import has_message, says
 from support.waiting import PATIENCE
 from support.workflow_run import House, written
 
-from callboard.actors.engine.workflow.edges import files
-from callboard.actors.engine.workflow.plan import functions_in
-from callboard.actors.engine.workflow.search_paths import functions_directory
+from callboard.actors.engine.workflow import edge_functions
+from callboard.actors.engine.workflow.plan import functions_directory, functions_in
 from callboard.actors.work.call_clock import Clock
 from callboard.protocol.errors import GraphMistake
 
@@ -169,15 +168,15 @@ async def test_what_functions_print_is_told_and_is_no_answer(house: House, funct
     ("name", "told"),
     [
         ("breaks", "failed: ValueError: no idea"),
-        ("hangs", "did not answer within 0.5 s, and was ended"),
-        ("leaves", "has ended"),
+        ("hangs", "did not answer within 0.5 s, so its process was ended"),
+        ("leaves", "ended before it answered"),
     ],
 )
 async def test_a_condition_that_fails_counts_as_met_with_a_warning(
     name: str, told: str, house: House, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "hangs":
-        monkeypatch.setattr(files, "ANSWERS_WITHIN", 0.5)
+        monkeypatch.setattr(edge_functions, "ANSWERS_WITHIN", 0.5)
     result = await house.run(plan(house, condition(name)), "tea")
     assert result.output == "tea"
     (warning,) = house.of("run.warning")
@@ -189,7 +188,7 @@ async def test_after_one_that_hung_the_next_call_finds_another_process(
     house: House, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = iter([0.5])  # of the call that hangs; the other process may take as long as it needs to start
-    monkeypatch.setattr(files, "Clock", lambda _: Clock(next(limits, PATIENCE)))
+    monkeypatch.setattr(edge_functions, "Clock", lambda _: Clock(next(limits, PATIENCE)))
     result = await house.run(plan(house, f"{condition('hangs')}, {processor('shout')}"), "tea")
     assert result.output == "TEA"
 
@@ -207,7 +206,7 @@ async def test_a_function_that_nobody_knows_passes_in_devall_and_is_a_mistake_el
     assert (await house.run(plan(house, condition("is_kind"), "devall"), "tea")).output == "tea"
     with pytest.raises(
         GraphMistake,
-        match=says("engine.workflow.edges.conditions.MissingFunction.__str__", kind="condition", name="is_kind"),
+        match=says("engine.workflow.edges.MissingFunction.__str__", kind="condition", name="is_kind"),
     ):
         plan(house, condition("is_kind"))
     result = await house.run(plan(house, f"{condition('is_kind')}, {processor('shout')}"), "tea")
@@ -220,7 +219,7 @@ async def test_a_function_that_prints_without_end_is_ended(house: House, tmp_pat
     (place / "a.py").write_text("def floods(text):\n    while True:\n        print('x' * 8000)\n")
     result = await house.run(plan(house, condition("floods")), "tea")
     assert result.output == "tea"
-    assert has_message(house.of("run.warning")[0].message, "engine.workflow.edges.files.EdgeFunctions._answer")
+    assert has_message(house.of("run.warning")[0].message, "engine.workflow.edge_functions.EdgeFunctions._answer")
     assert sum(len(data.text) for data in house.of("tool.call.delta")) < 2_000_000
 
 
@@ -251,7 +250,7 @@ def keep(text, _context):
 async def test_a_processor_that_hangs_after_its_question_is_ended_with_a_warning(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "ANSWERS_WITHIN", 1.0)
+    monkeypatch.setattr(edge_functions, "ANSWERS_WITHIN", 1.0)
     place = tmp_path / "functions" / "edge_processor"
     place.mkdir(parents=True)
     (place / "own.py").write_text("""
@@ -263,7 +262,7 @@ def ask(text, _context):
     result = await house.run(plan(house, processor("ask")), "hello", answers=["yes"])
     assert result.error is None
     (warning,) = house.of("run.warning")
-    assert has_message(warning.message, "engine.workflow.edges.files.EdgeFunctions._call", ANSWERS_WITHIN=1)
+    assert has_message(warning.message, "engine.workflow.edge_functions.EdgeFunctions._call", ANSWERS_WITHIN=1)
 
 
 async def test_conditions_and_processors_may_stand_in_one_file(house: House, tmp_path: Path) -> None:

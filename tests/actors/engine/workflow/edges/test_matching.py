@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.messages import has_message, says
 from support.workflow_run import House, written
 
-from callboard.actors.engine.workflow.edges import matching
-from callboard.actors.engine.workflow.edges.conditions import Functions, predicate_of
-from callboard.actors.engine.workflow.edges.matching import Pattern
+from callboard.actors.engine.workflow import matching
+from callboard.actors.engine.workflow.edges import Functions, predicate_of
+from callboard.actors.engine.workflow.matching import Pattern
 from callboard.actors.engine.workflow.nodes.python import code_in, files_in
 from callboard.protocol.errors import GraphMistake, NodeFailed
 from callboard.protocol.events import Warned
@@ -44,7 +44,7 @@ async def test_one_that_takes_for_ever_holds_nothing_up_and_is_ended(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others)
-        with pytest.raises(NodeFailed, match=rf"has not done with a text of {len(text)} characters within 1 s"):
+        with pytest.raises(NodeFailed, match=rf"did not finish a text of {len(text)} characters within 1 s"):
             await Pattern(pattern).spans(text)
         nursery.cancel_scope.cancel()
     assert turns >= 2  # one alone may be the last, when the match had ended
@@ -79,8 +79,8 @@ async def test_a_thread_finds_what_is_found_at_once(pattern: str, text: str, mon
 @pytest.mark.parametrize(
     ("bound", "most", "told"),
     [
-        ("MATCHES", 1000, says("engine.workflow.edges.matching.Pattern._in_thread.3", text=200000)),
-        ("WORK", 399_999, says("engine.workflow.edges.matching.Pattern._in_thread")),
+        ("MATCHES", 1000, says("engine.workflow.matching.Pattern._in_thread.3", text=200000)),
+        ("WORK", 399_999, says("engine.workflow.matching.Pattern._in_thread")),
     ],
 )
 async def test_what_is_taken_of_a_text_and_for_it_is_bounded(
@@ -113,7 +113,7 @@ async def test_an_edge_whose_pattern_takes_too_long_warns_and_is_taken(
     assert (result.error, result.output) == (None, "a" * 60 + "b")
     (warned,) = [event.data.message for event in house.events if isinstance(event.data, Warned)]
     assert f"the edge from 'A' to 'B': {EDGES[edge]}" in warned
-    assert has_message(warned, "engine.workflow.edges.matching.Pattern._in_thread.2", text=61, SECONDS="0.2")
+    assert has_message(warned, "engine.workflow.matching.Pattern._in_thread.2", text=61, SECONDS="0.2")
 
 
 async def test_a_split_whose_pattern_takes_too_long_fails_its_node(

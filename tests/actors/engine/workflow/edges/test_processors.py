@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from support.workflow_driver import Stage, now, structure, workflow
 
-from callboard.actors.engine.workflow.edges.conditions import Functions
-from callboard.actors.engine.workflow.edges.processors import process_of
+from callboard.actors.engine.workflow.edges import Functions, process_of
 from callboard.actors.engine.workflow.messages import Message
 from callboard.protocol.workflow.model import (
     FunctionProcessor,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.engine.workflow.edges.splits import units_of
+from callboard.actors.engine.workflow.edges import units_of
 from callboard.actors.engine.workflow.messages import Message
 from callboard.protocol.workflow.model import ByArray, ByDelimiter, ByLines, ByMatch, ByMessage, ByPath, Split
 

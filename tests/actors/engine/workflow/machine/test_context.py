@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.workflow_driver import Stage, structure, workflow
 
-from callboard.actors.engine.workflow.edges.conditions import Functions
+from callboard.actors.engine.workflow.edges import Functions
 from callboard.actors.engine.workflow.machine.machine import MachineResult
 from callboard.actors.engine.workflow.messages import Message, Queue
 

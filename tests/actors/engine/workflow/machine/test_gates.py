@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callboard.actors.engine.workflow.machine.gates import counted, timed
+from callboard.actors.engine.workflow.machine.perform import counted, timed
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.rules import DEVALL, STANDARD, WorkflowRules
 from callboard.protocol.workflow.model import LoopCounterConfig, LoopTimerConfig

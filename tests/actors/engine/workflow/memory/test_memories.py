@@ -423,8 +423,6 @@ async def test_a_stream_of_runs_shows_what_was_looked_up(agents: Agents) -> None
 
 
 def test_nothing_of_a_graph_without_memories_is_imported() -> None:
-    code = (
-        "import callboard.actors.engine.workflow.play, sys; print([m for m in sys.modules if 'workflow.memory' in m])"
-    )
+    code = "import callboard.actors.engine.workflow.run, sys; print([m for m in sys.modules if 'workflow.memory' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout == b"[]\n"

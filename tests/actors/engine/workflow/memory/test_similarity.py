@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.engine.workflow.memory.similarity import brief, common, likeness, plain
+from callboard.actors.engine.workflow.memory.stores import brief, common, likeness, plain
 
 TEXTS = st.text("ab c.é", max_size=12)
 

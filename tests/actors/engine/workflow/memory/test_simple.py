@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from callboard.actors.engine.workflow.memory.notebook import Notebook
-from callboard.actors.engine.workflow.memory.simple import MOST, SimpleMemory
+from callboard.actors.engine.workflow.memory.stores import MOST, SimpleMemory
 
 np = pytest.importorskip("numpy", reason="the extra `embed` is not installed")
 

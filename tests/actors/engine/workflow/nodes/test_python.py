@@ -16,7 +16,7 @@ from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.nodes import python
 from callboard.actors.engine.workflow.nodes.python import code_in, files_in
-from callboard.actors.engine.workflow.results import WorkflowResult
+from callboard.actors.engine.workflow.run import WorkflowResult
 from callboard.actors.work.tools.files.call_process import MIB, CallLimits
 
 FAILED = "==CODE EXECUTION FAILED=="

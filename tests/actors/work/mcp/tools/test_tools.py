@@ -17,7 +17,7 @@ from support.mcp_processes import House, scripted
 from support.messages import has_message, says
 from support.tool_families import context_of
 
-from callboard.actors.engine.conversation.calls import CallRounds
+from callboard.actors.engine.conversation.run import CallRounds
 from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.actors.work.mcp.pool.pool import ServerCatalog
 from callboard.actors.work.mcp.tools.chosen import ChosenServer, WantedServers

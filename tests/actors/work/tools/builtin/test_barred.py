@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.messages import has_message
 
-from callboard.actors.engine.conversation.calls import CallRounds
+from callboard.actors.engine.conversation.run import CallRounds
 from callboard.actors.work.tools.builtin.table import SPECS, builtin_tools
 from callboard.actors.work.tools.builtin.web import ADDRESSES
 from callboard.actors.work.tools.permissions import Permissions

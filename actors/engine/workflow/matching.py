@@ -20,8 +20,8 @@ from collections.abc import Awaitable
 import regex
 import trio
 
-from .....protocol.errors import GraphMistake, NodeFailed
-from .....protocol.workflow.model import ByMatch, RegexExtract
+from ....protocol.errors import GraphMistake, NodeFailed
+from ....protocol.workflow.model import ByMatch, RegexExtract
 
 AT_ONCE = 0.002
 """Seconds that a match may block the event loop."""
@@ -73,7 +73,7 @@ class Pattern:
             given = sum(there for each, there in _FLAGS.items() if flags & each)
             self._compiled = regex.compile(translated, given | regex.VERSION0)
         except (re.error, regex.error, ValueError, OverflowError, RecursionError) as error:
-            raise GraphMistake(f"'{pattern}' is no regular expression: {error}") from None
+            raise GraphMistake(f"'{pattern}' is not a valid regular expression: {error}") from None
         self._pattern = pattern
         self.groups = known.groups
         self.names = known.groupindex.keys()
@@ -113,7 +113,7 @@ class Pattern:
     async def _in_thread(self, text: str, group: int | str, most: int | None) -> list[Span]:
         what = f"the pattern '{self._pattern if len(self._pattern) <= 100 else f'{self._pattern[:97]}...'}'"
         if len(text) * (self.groups + 1) > WORK:
-            raise NodeFailed(f"{what} is not matched with a text of {len(text)} characters: that would take gigabytes")
+            raise NodeFailed(f"{what} was not matched: a text of {len(text)} characters would need gigabytes of memory")
         limiter = _THREADS.get()
         if limiter is None:
             limiter = trio.CapacityLimiter(2)
@@ -129,11 +129,11 @@ class Pattern:
                 )
         except (TimeoutError, trio.TooSlowError):
             raise NodeFailed(
-                f"{what} has not done with a text of {len(text)} characters within {SECONDS:g} s, and was ended: "
-                "repetitions inside of repetitions, like `(a|aa)+`, take for ever"
+                f"{what} did not finish a text of {len(text)} characters within {SECONDS:g} s and was ended: "
+                "nested repetitions, like `(a|aa)+`, can take exponential time"
             ) from None
         if len(found) > MATCHES:
-            raise NodeFailed(f"{what} matches too often in a text of {len(text)} characters")
+            raise NodeFailed(f"{what} has too many matches in a text of {len(text)} characters")
         return found
 
     def _found(self, text: str, group: int | str, most: int | None, seconds: float, until: float) -> list[Span]:

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from .....protocol.chat import ChatRequest
-from .....protocol.decoding import convert
-from .....protocol.errors import GraphMistake, ModelError, UpstreamError
-from .....protocol.settings import Settings
-from .....protocol.workflow.model import AgentConfig, Retry
-from .....supervisors import Backoff
-from .....supervisors import Retry as Policy
-from .....supervisors.policy import is_transient
-from ....work.context import RunContext
-from ....work.models.providers import client_of, providers
+from ....protocol.chat import ChatRequest
+from ....protocol.decoding import convert
+from ....protocol.errors import GraphMistake, ModelError, UpstreamError
+from ....protocol.settings import Settings
+from ....protocol.workflow.model import AgentConfig, Retry
+from ....supervisors import Backoff
+from ....supervisors import Retry as Policy
+from ....supervisors.policy import is_transient
+from ...work.context import RunContext
+from ...work.models.providers import client_of, providers
 
 TEMPERATURE = 0.7
 """DevAll's default temperature; `temperature: null` selects the provider's default."""

@@ -2,6 +2,8 @@
 
 An LLM agent has one (`agent`). An llm node of a graph and an agent node of a workflow each have a short one. Each
 tool call is a child of that actor; its own task waits for the model's replies.
+
+`CallRounds` executes rounds of tool calls without a model, for `callboard tools call` and `callboard mcp call`.
 """
 
 from __future__ import annotations
@@ -23,11 +25,14 @@ from ....protocol.chat import (
     Restarted,
     TextDelta,
     ToolCall,
+    ToolTurn,
     Turn,
     UserTurn,
 )
 from ....protocol.effects import CallModel, CallTool, Effect, KeepResults, LookAround, Summarize, Work
 from ....protocol.events import CacheMissed
+from ....protocol.messages import CallsBegun
+from ....protocol.permissions import Permissions as Rules
 from ....supervisors import Actor, Retry
 from ...io.imports import imported
 from ...io.json_schema import LIBRARY, surely_fits
@@ -35,13 +40,14 @@ from ...work import playback as play
 from ...work.agent.history import RECORD, summary_request
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import RULES
-from ...work.tools.calls import CallPlayer
-from ...work.tools.checking import MOST_CALLS
+from ...work.tools.calls import RESULT_LIMIT, CallPlayer
+from ...work.tools.checking import AT_ROOT, MOST_CALLS, RepeatGuard
+from ...work.tools.permissions import Permissions
 from ...work.tools.stored_results import READERS
 from ...work.tools.tool import Tool
 from ...work.transcript import Record
 from ..driver import Driver, Performer
-from .decider import LONGEST_TEXT, ConversationDecider, ConversationSetup, OutOfTurns
+from .decider import LONGEST_TEXT, CallsDecider, ConversationDecider, ConversationSetup, OutOfTurns, Rounds
 
 if TYPE_CHECKING:
     from ...work.agent.children import Children
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from ...work.journal.actor_journal import JournalPlayer as Kept
     from ...work.journal.actor_journal import OpenChildren
     from ...work.team_messages import Address
+
 
 _JUDGING = (".actors.work.tools.shell_rules", *RULES)
 """Modules that judge calls; imported in a thread once a reply has calls."""
@@ -296,3 +303,39 @@ def _offered(tool: Tool, name: str, *, listed: bool) -> messages.OfferedTool:
         synonyms=dict(tool.synonyms),
         listed=listed,
     )
+
+
+class CallRounds:
+    """Executor of rounds of calls with one repeat guard; `CallPlayer` and `Rounds` document the arguments."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        permissions: Permissions,
+        *,
+        unlisted: Mapping[str, Tool] | None = None,
+        own: Rules | None = None,
+        guard: RepeatGuard | None = None,
+        timeout: float | None = None,
+        result_limit: int = RESULT_LIMIT,
+    ) -> None:
+        listed = {tool.name: tool for tool in tools}
+        others = unlisted or {}
+        self._player = CallPlayer(
+            {**others, **listed}, permissions, own=own, timeout=timeout, result_limit=result_limit
+        )
+        self._rounds = Rounds(listed, others, guard or RepeatGuard(*AT_ROOT), result_limit)
+
+    async def play(self, me: Actor, calls: Sequence[ToolCall]) -> list[ToolTurn]:
+        """Execute these calls as children of `me`; return the results in the order of the calls.
+
+        Raises:
+            BudgetReached, TurnsReached, ShuttingDown: the run has ended.
+        """
+        # A recorder's second decider must start with the same call history.
+        before = self._rounds.copy()
+        decider = CallsDecider(self._rounds)
+        performers: dict[type[Work], Performer] = {CallTool: self._player.play}
+        driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=lambda: CallsDecider(before.copy()))
+        turns: list[ToolTurn] = await driver.play(CallsBegun(tuple(calls)))
+        return turns

@@ -1,6 +1,9 @@
-"""llm nodes: a prompt to a model in a fresh context, with the tools it lists and an optional `output_schema`.
+"""llm, agent and rag nodes: ask a model, another agent, or a knowledge base.
 
-Structured answers are read in up to three stages:
+An llm node sends a prompt to a model in a fresh context, with the tools it lists. An agent node runs another agent as
+its child. A rag node searches its knowledge base, which is built before the graph begins.
+
+The answer of a model or agent with an `output_schema` is read in up to three stages:
 
 1. The JSON in the text itself: after a `<think>` block, in a fence, among other words, with a trailing comma, encoded
    twice (`values_in`).
@@ -13,32 +16,35 @@ The result fits the schema (JSON Schema 2020-12, or the draft that its `$schema`
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
 
 from .....protocol.chat import ChatReply, ChatRequest, UserTurn
-from .....protocol.errors import ModelError, NodeFailed
-from .....protocol.graph import LlmNode
+from .....protocol.errors import CallboardError, ModelError, NodeFailed, UpstreamError
+from .....protocol.graph import AgentNode, LlmNode, RagNode
 from .....protocol.json_values import NotJson, decode, values_in
-from .....supervisors import Actor
+from .....supervisors import Actor, Retry
 from ....io.imports import imported
 from ....io.json_schema import LIBRARY, schema_errors
 from ....work.agent.prompt import system_prompt
-from ....work.context import CallingAgent
+from ....work.context import AgentCall, CallingAgent
 from ....work.journal.actor_journal import noted
 from ....work.journal.run_journal import REPLY
 from ....work.opening_instructions import OpeningInstructions
 from ....work.playback import playback, value
 from ....work.tools.calls import Around, CallPlayer
 from ....work.tools.tool import Tool
+from ....work.transcript import Record
 from ...conversation.agent import AROUND
-from ...conversation.play import Conversation, ConversationSetup, OutOfTurns, Renewal, RenewedTools
-from ..failures import ExtractionFailed
+from ...conversation.run import Conversation, ConversationSetup, OutOfTurns, Renewal, RenewedTools
 from ..plan import NodeJob, NodeResult
+from ..result import NEVER_TOLERATED, ExtractionFailed, reworded
 from ..templates import render
 
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>\s*", re.DOTALL)
@@ -291,3 +297,71 @@ def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]
     except NotJson as error:
         return None, [f"it is not JSON: {error}"]
     return None, ["it is not JSON"]
+
+
+async def run_agent_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Run the child agent and return its text, converted to the `output_schema` if the node has one."""
+    node = job.node
+    assert isinstance(node, AgentNode)
+    depth = job.depth + 1
+    context = job.context.below(job.plan.permissions, job.plan.max_depth).settling(node.on_unknown)
+    too_deep = context.too_deep(depth)
+    if too_deep is not None:
+        raise NodeFailed(too_deep)
+    prompt = job.strict(node.prompt)
+    inputs = {name: job.strict(template) for name, template in node.inputs.items()}
+    call = AgentCall(
+        name=node.agent,
+        prompt=prompt,
+        variables=inputs,
+        depth=depth,
+        near=job.plan.directory,
+        context=context,
+        by_file=True,
+        place=node.place,
+    )
+    text = await _with_attempts(me, job, node, call)
+    if node.output_schema is None:
+        return NodeResult(output=text, scope="output")
+    try:
+        value = await extract(me, job, text, node.output_schema)
+    except ExtractionFailed as error:
+        whose = f"Agent '{node.agent}' output failed structured-output extraction"
+        raise reworded(error, f"{whose}: {error}") from error
+    return NodeResult(output=value, writes=dict(value) if isinstance(value, dict) else {}, scope="output")
+
+
+async def _with_attempts(me: Actor, job: NodeJob, node: AgentNode, call: AgentCall) -> str:
+    """Run the child up to `max_attempts` times, each time as a new actor, without backoff."""
+    retry = Retry(most=node.max_attempts, patience=math.inf)
+    for attempt in count(1):
+        record = Record()
+        try:
+            return await call.context.run_agent(me, msgspec.structs.replace(call, record=record, attempt=attempt))
+        except UpstreamError as error:
+            if retry.wait(attempt, error) is None:
+                raise
+            record.failures.clear()  # this attempt is replaced by the next
+        finally:
+            job.failures += record.failures
+    raise AssertionError("count() has no end")
+
+
+async def run_rag_node(me: Actor, job: NodeJob) -> NodeResult:
+    """Search for the query; the result is `{context, sources, chunks}`."""
+    node = job.node
+    assert isinstance(node, RagNode)
+    query = job.strict(node.query)
+    if job.context.flow is not None:
+        job.context.flow.knows([job.plan.recipes[node.id]])
+    try:
+        found = await job.context.knowledge.retrieve(me, [job.plan.recipes[node.id]], query, top_k=node.top_k)
+    except CallboardError as error:
+        if isinstance(error, NEVER_TOLERATED):
+            raise
+        raise reworded(error, f"rag node '{node.id}' retrieval failed: {error}") from error
+    chunks = [
+        {"text": hit.text, "source": hit.source, "score": hit.score, "lines": list(hit.lines)} for hit in found.chunks
+    ]
+    output = {"context": found.context, "sources": list(found.sources), "chunks": chunks}
+    return NodeResult(output=output, scope="output")

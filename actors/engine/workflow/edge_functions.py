@@ -1,8 +1,8 @@
 """Conditions and processors that a workflow names and that are defined in Python files next to it.
 
-The functions of a file are found by parsing, without executing it. They run in one process per run, started at the
-first call. Starting Python takes longer than thousands of calls, and functions share data within a run
-(`global_state`), so a process per call would not do. The process is a child of the run's actor and ends with it. A
+The functions of a file are found by parsing, without executing it (`plan.functions_in`). They run in one process per
+run, started at the first call. Starting Python takes longer than thousands of calls, and functions share data within a
+run (`global_state`), so a process per call would not do. The process is a child of the run's actor and ends with it. A
 function that does not answer in time costs the process and its state; the next call starts another process.
 
 Calls are lines of JSON on its stdin, answers are lines on its stdout. A function can ask the user before it
@@ -24,26 +24,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from .....protocol.errors import ToolFailed
-from .....protocol.journal import decode_value
-from .....protocol.workflow_messages import CALL, Called
-from ....io.imports import PROCESSES, imported
-from ....io.secret_redaction import hidden_tail
-from ....work.call_clock import Clock
-from ....work.journal.actor_journal import scope_of
-from ....work.sandbox.run_sandbox import sandboxed
-from ....work.tools.files.call_process import USUAL, Printed, impose
-from ....work.tools.files.environment import inherited
-from ....work.tools.files.runner_protocol import NotUnderstood, answer_to
-from ..search_paths import HOST, roots_of
-from .conditions import Change, Functions
+from ....protocol.errors import ToolFailed
+from ....protocol.journal import decode_value
+from ....protocol.workflow_messages import CALL, Called
+from ...io.imports import PROCESSES, imported
+from ...io.secret_redaction import hidden_tail
+from ...work.call_clock import Clock
+from ...work.journal.actor_journal import scope_of
+from ...work.sandbox.run_sandbox import sandboxed
+from ...work.tools.files.call_process import USUAL, Printed, impose
+from ...work.tools.files.environment import inherited
+from ...work.tools.files.runner_protocol import NotUnderstood, answer_to
+from .edges import Change, Functions
+from .plan import HOST, roots_of
 
 if TYPE_CHECKING:
-    from .....supervisors import Actor
-    from .....supervisors.process import Process
-    from ..plan import WorkflowRun
+    from ....supervisors import Actor
+    from ....supervisors.process import Process
+    from .plan import WorkflowRun
 
-WORKER = Path(__file__).parents[1] / "workers" / "edges.py"
+
+WORKER = Path(__file__).parent / "workers" / "edges.py"
 
 ANSWERS_WITHIN = 60.0
 """Seconds for one call; longer work belongs into a node."""
@@ -142,7 +143,7 @@ class EdgeFunctions:
                 elif keeps:
                     self._take(answer, what)
         if answer is None:
-            raise ToolFailed(f"{what} did not answer within {ANSWERS_WITHIN:g} s, and was ended")
+            raise ToolFailed(f"{what} did not answer within {ANSWERS_WITHIN:g} s, so its process was ended")
         if "error" in answer:
             raise ToolFailed(f"{what} failed: {answer['error']}")
         return answer["value"]
@@ -151,7 +152,9 @@ class EdgeFunctions:
         """Store the shared data after a call; data that JSON cannot represent makes the run impossible to resume."""
         assert self._scope is not None
         if "no_data" in answer:
-            self._scope.run.spoil(f"{what} has put {answer['no_data']} into what processors share, which is no data")
+            self._scope.run.spoil(
+                f"{what} stored {answer['no_data']} in the data that processors share, which is not JSON data"
+            )
         elif "shared" in answer and answer["shared"] != (self._shared or {}):
             self._number, self._shared = self._number + 1, answer["shared"]
 
@@ -175,7 +178,9 @@ class EdgeFunctions:
             read += data
             if not data:
                 tail = hidden_tail(process.stderr_tail.strip(), 500)
-                raise ToolFailed(f"the process of {what} has ended" + (f"; it wrote: {tail}" if tail else ""))
+                raise ToolFailed(
+                    f"the process of {what} ended before it answered" + (f"; it wrote: {tail}" if tail else "")
+                )
             if len(read) > LONGEST_ANSWER:
                 raise ToolFailed(f"{what} answered with more than {LONGEST_ANSWER // 1024 // 1024} MiB")
         decoded: dict[str, Any] = msgspec.json.decode(read)
@@ -184,7 +189,7 @@ class EdgeFunctions:
     async def _running(self) -> Process:
         if self._process is None or self._process.ended is not None:
             await imported(PROCESSES)
-            from .....supervisors.process import start_process
+            from ....supervisors.process import start_process
 
             me = self._me
             # Processors may write to the workspace, which is outside the writable part of the sandbox.

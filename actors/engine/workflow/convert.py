@@ -1,41 +1,57 @@
-"""Writer of the files of a graph agent that is equivalent to a workflow.
+"""Conversion of a workflow to a graph agent: the obstacles, and the files of an equivalent graph.
 
 Nodes that ask a model or a user become nodes of the graph, in the order of the workflow's layers. The nodes of a
 layer that always run become parallel nodes. Literals, conditions and processors only pass messages on, so their
 effect is computed. If it is the same in every run, it is computed here and written into the graph's templates.
-Otherwise a script before the affected nodes computes it (`replay`), and also decides whether these nodes run.
+Otherwise a script before the affected nodes computes it (`workers.converted_workflow`, copied next to the graph), and
+also decides whether these nodes run.
+
+A feature without an equivalent in graphs is an obstacle (`reasons`); the command reports all of them, each with its
+line.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
-from .....protocol.chat import models_of
-from .....protocol.problems import Problem
-from .....protocol.workflow.model import (
+from ....protocol.chat import models_of
+from ....protocol.problems import Problem
+from ....protocol.tree import Path as TreePath
+from ....protocol.workflow.cycles import cycles_of
+from ....protocol.workflow.model import (
     AgentConfig,
     Always,
+    Condition,
     Edge,
+    FunctionCondition,
+    FunctionProcessor,
+    Graph,
     HumanConfig,
+    KeywordCondition,
     LiteralConfig,
+    Never,
     Node,
     PassthroughConfig,
+    RegexCondition,
     RegexExtract,
     Retry,
+    Template,
     Workflow,
 )
-from ..agents.request import TEMPERATURE
-from ..machine.structure import NodeEdges, Structure
-from ..rules import RULES, WorkflowRules
-from . import replay
-from .reasons import condition_of, reasons
+from .agent_request import TEMPERATURE
+from .edges import CODE_FAILED
+from .machine.structure import NodeEdges, Structure
+from .rules import RULES, WorkflowRules
+from .workers import converted_workflow
+from .workers.converted_workflow import message, replay
 
 _CODE = '''"""Runs before: {names}. See messages.py."""
 
@@ -62,9 +78,9 @@ def notes(workflow: Workflow) -> Iterator[str]:
     """Yield the differences in behaviour between the workflow and its graph."""
     for node in workflow.graph.nodes:
         if node.on_error == "continue" and isinstance(node.config, AgentConfig):
-            yield f"'{node.id}' goes on when it fails, with the error alone as its output"
+            yield f"'{node.id}' continues after a failure with only the error as its output"
         if isinstance(node.config, AgentConfig) and _chooses(node.config.retry):
-            yield f"'{node.id}' says which failures are tried again (`retry`); a graph tries those that may pass"
+            yield f"'{node.id}' selects the failures to retry (`retry`); a graph retries those that can be temporary"
 
 
 def _chooses(retry: Retry) -> bool:
@@ -101,7 +117,7 @@ class _Conversion:
                 nodes[self._keys[node.id]] = self._node(node, after, plain=self._is_plain(step))
         result = "{{result}}"
         if ends_plainly:
-            result, _ = replay.replay(self._flow, self._names(), [])
+            result, _ = replay(self._flow, self._names(), [])
         else:
             nodes["turn_last"] = {"type": "script", "script": self._script("turn_last", []), "next": "done"}
         nodes["done"] = {"type": "end", "output": result}
@@ -121,9 +137,9 @@ class _Conversion:
         }
         files = {"graph.yaml": yaml.dump({k: v for k, v in graph.items() if v}, Dumper=_Dumper, **_STYLE)}
         if self._written:
-            here = Path(replay.__file__)
+            here = Path(converted_workflow.__file__)
             files |= self._written
-            # Copied unchanged, which is why `replay` imports nothing from Callboard.
+            # Copied unchanged, which is why it imports nothing from Callboard.
             files["scripts/messages.py"] = here.read_text(encoding="utf-8")
             files["scripts/workflow.json"] = json.dumps(self._flow, indent=1, ensure_ascii=False) + "\n"
         return files
@@ -162,7 +178,7 @@ class _Conversion:
     def _node(self, node: Node, after: str, *, plain: bool) -> dict[str, Any]:
         key = self._keys[node.id]
         if plain:
-            _, asked = replay.replay(self._flow, self._names(), [node.id])
+            _, asked = replay(self._flow, self._names(), [node.id])
             text = asked[node.id]
         else:
             text = f"{{{{{key}_prompt}}}}"
@@ -219,7 +235,7 @@ class _Conversion:
                 node.id: {
                     "key": self._keys[node.id],
                     **_kind(node),
-                    "seeds": [replay.message(seed.role, seed.content) for seed in node.input],
+                    "seeds": [message(seed.role, seed.content) for seed in node.input],
                 }
                 for node in self._graph.nodes
             },
@@ -312,3 +328,182 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 _Dumper.add_representer(str, _text)
 _STYLE: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 110}
+
+
+_AS_DECLARED: dict[str, Condition] = {
+    "true": Always(),
+    "always_false": Never(),
+    "contains_keyword": KeywordCondition(any=("trigger",), case_sensitive=False),
+    "not_contains_keyword": KeywordCondition(none=("trigger",), case_sensitive=False),
+    "length_greater_than_5": RegexCondition(pattern="(?s).{6}"),
+    "code_pass": KeywordCondition(none=(CODE_FAILED,)),
+    "code_fail": KeywordCondition(any=(CODE_FAILED,)),
+}
+"""Condition functions that a declarative condition can replace."""
+
+_KINDS = {
+    "python": "its code runs in the workspace of the run, and script nodes of a graph have no workspace",
+    "subgraph": "an agent node of a graph can name the workflow file of a subgraph, but passes only text to it",
+    "loop_counter": "graphs have no node that counts the rounds of a cycle",
+    "loop_timer": "graphs have no node that measures the time of a cycle",
+    "custom": "graphs have no custom node types",
+}
+_PARAMS = {"temperature", "top_p"}
+
+
+class _Reason(NamedTuple):
+    """Obstacle to the conversion; `at` is its position within the node or edge."""
+
+    at: TreePath
+    code: str
+    message: str
+    hint: str = ""
+
+
+def reasons(graph: Graph, own: Collection[str] = ()) -> list[Problem]:
+    """Return all obstacles, in the order of the file.
+
+    Args:
+        own: names of the user's condition functions, which override the built-in ones.
+    """
+
+    def problem(path: TreePath, code: str, message: str, hint: str = "") -> Problem:
+        return graph.source.problem("error", code, message, path, hint=hint or None)
+
+    found: list[Problem] = []
+    if graph.is_majority_voting:
+        found.append(problem(graph.path, "no_voting", "`is_majority_voting` has no equivalent in graphs"))
+    nodes = {node.id: node for node in graph.nodes}
+    for cycle in cycles_of(graph):
+        named = ", ".join(f"'{id}'" for id in cycle)
+        hint = "a graph repeats nodes only if a script prints `_next`; write that script by hand."
+        found.append(
+            problem(
+                nodes[cycle[0]].path, "no_cycle", f"these nodes form a cycle, which graphs can't have: {named}", hint
+            )
+        )
+    # The count needs a graph without cycles.
+    most = _most_messages(graph) if not found else {}
+    for node in graph.nodes:
+        told = _of_node(node, most.get(node.id, (0, True)))
+        found += [problem((*node.path, *at), *said) for at, *said in told]
+    for edge in graph.edges:
+        found += [problem((*edge.path, *at), *said) for at, *said in _of_edge(edge, own)]
+    return sorted(found, key=lambda each: (each.line, each.column))
+
+
+def condition_of(edge: Edge) -> Any:
+    """Return the condition as data for `converted_workflow`; None if it is always met."""
+    condition = edge.condition
+    if isinstance(condition, FunctionCondition):
+        condition = _AS_DECLARED[condition.name]
+    return None if isinstance(condition, Always) else msgspec.to_builtins(condition)
+
+
+def _of_node(node: Node, most: tuple[int, bool]) -> Iterator[_Reason]:
+    config = node.config
+    kind = config.__struct_config__.tag
+    if isinstance(kind, str) and kind in _KINDS:
+        yield _Reason(("type",), "no_such_node", f"'{node.id}' is a {kind} node: {_KINDS[kind]}")
+    if node.output:
+        yield _Reason(
+            ("output",),
+            "no_output",
+            f"'{node.id}' has an output before it runs (`output`), which nodes of a graph can't have",
+        )
+    if isinstance(config, AgentConfig | HumanConfig) and config.memories:
+        yield _Reason(("config", "memories"), "no_memories", f"'{node.id}' has memories")
+    if not isinstance(config, AgentConfig):
+        return
+    if config.provider == "callboard":
+        yield _Reason(
+            ("config", "provider"),
+            "no_agents",
+            f"'{node.id}' runs one of your agents (`provider: callboard`)",
+            "write an agent node for it by hand.",
+        )
+    if config.base_url or config.api_key:
+        hint = "add it to `clients` of config.yaml, and use its name as `provider`."
+        key = "base_url" if config.base_url else "api_key"
+        yield _Reason(("config", key), "no_client", f"'{node.id}' defines its own client (`base_url`, `api_key`)", hint)
+    skills = config.skills is not None and config.skills.enabled
+    for what, given in (("tooling", config.tooling), ("thinking", config.thinking), ("skills", skills)):
+        if given:
+            yield _Reason(
+                ("config", what),
+                f"no_{what}",
+                f"'{node.id}' has `{what}`, which llm nodes of a graph do not have in the same form",
+            )
+    for key in sorted(set(config.params) - _PARAMS):
+        hint = "only `temperature` and `top_p` can be converted."
+        yield _Reason(("config", "params", key), "no_params", f"an llm node has no `{key}`", hint)
+    count, users = most
+    if config.input_mode == "messages" and (count > 1 or not users):
+        what = "several messages" if count > 1 else "messages with other roles than `user`"
+        hint = "`input_mode: prompt` joins them into one text."
+        message = f"'{node.id}' can receive {what} as a conversation, and an llm node has one prompt"
+        yield _Reason((), "no_conversation", message, hint)
+
+
+def _of_edge(edge: Edge, own: Collection[str]) -> Iterator[_Reason]:
+    name = f"the edge from '{edge.source}' to '{edge.target}'"
+    function = edge.condition.name if isinstance(edge.condition, FunctionCondition) else "true"
+    # A user's function overrides the built-in one of the same name, so its meaning is unknown.
+    if function not in _AS_DECLARED or function in own:
+        hint = "use a condition of type `keyword` or `regex`."
+        yield _Reason(
+            ("condition",),
+            "no_function",
+            f"{name} has the condition function '{function}', which graphs can't call",
+            hint,
+        )
+    if isinstance(edge.process, FunctionProcessor):
+        yield _Reason(
+            ("process",),
+            "no_function",
+            f"{name} has the processor function '{edge.process.name}', which graphs can't call",
+        )
+    if isinstance(edge.process, Template) and "{{" in edge.process.template.replace("{{content}}", ""):
+        yield _Reason(("process",), "no_template", f"the template of {name} reads more than `{{{{content}}}}`")
+    if edge.dynamic is not None:
+        what = f"{name} runs its target once per unit ({edge.dynamic.type})"
+        yield _Reason(
+            ("dynamic",),
+            "no_dynamic",
+            what,
+            "write a map node by hand, and a script that prints its list.",
+        )
+
+
+def _most_messages(graph: Graph) -> Mapping[str, tuple[int, bool]]:
+    """Return for each node the most messages it can receive, and whether all are from a user.
+
+    The graph must not have cycles.
+    """
+    nodes = {node.id: node for node in graph.nodes}
+    into: dict[str, list[str]] = {id: [] for id in nodes}
+    before = TopologicalSorter[str](dict.fromkeys(nodes, ()))
+    for edge in graph.edges:
+        before.add(edge.target, edge.source)
+        if edge.carry_data:
+            into[edge.target].append(edge.source)
+    gets: dict[str, tuple[int, bool]] = {}
+    says: dict[str, tuple[int, bool]] = {}
+    for id in before.static_order():
+        node = nodes[id]
+        begins = id in graph.start
+        # The task replaces the seeds of a start node.
+        first = 1 if begins else len(node.input)
+        users = begins or all(seed.role == "user" for seed in node.input)
+        given = [says[source] for source in into[id]]
+        gets[id] = (first + sum(count for count, _ in given), users and all(of_users for _, of_users in given))
+        says[id] = _source_line(node, gets[id])
+    return gets
+
+
+def _source_line(node: Node, given: tuple[int, bool]) -> tuple[int, bool]:
+    if isinstance(node.config, LiteralConfig):
+        return 1, node.config.role == "user"
+    if isinstance(node.config, PassthroughConfig):
+        return (1 if node.config.only_last_message else max(1, given[0])), given[1]
+    return 1, True
