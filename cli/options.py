@@ -350,7 +350,7 @@ attach = click.option(
 
 def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return sessions of the target, or those without an agent; Loki's sessions are included."""
-    from ..actors.runs.sessions.disk.layout import scope_of
+    from ..actors.runs.sessions.names import scope_of
 
     home, _ = configured(ctx.params.get("config_dir"), os.environ)
     target = ctx.params.get("target")
