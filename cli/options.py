@@ -432,7 +432,7 @@ def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplet
     """Return the ids of durable runs that can be resumed."""
     if not _entries(journal_dir(os.environ)):  # avoids the imports below
         return []
-    from ..actors.runs.orphaned_runs import interrupted
+    from ..actors.runs.stored_runs import interrupted
 
     return [each.run for each in interrupted(os.environ) if each.run.startswith(incomplete)]
 

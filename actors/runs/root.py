@@ -507,7 +507,7 @@ class Root:
 
     async def _close_journal(self, journal: Journal) -> None:
         if self.kernel.signal is None and not self._serving:
-            from .retention import prune_if_due
+            from .stored_runs import prune_if_due
 
             with self.kernel.shield(PRUNE_WITHIN):
                 await trio.to_thread.run_sync(prune_if_due, self.settings, journal.sign, abandon_on_cancel=True)

@@ -250,7 +250,7 @@ class Root(SharedServices):
             False if the question is not open: answered already, withdrawn, or never asked.
         """
         from ..work.journal.pending_answers import run_of
-        from .offline_questions import leave_for
+        from .stored_runs import leave_for
 
         async def within() -> bool:
             if await self.questions.answer_for_good(question, value, by=by):
