@@ -15,7 +15,7 @@ from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.plan import compile_workflow
 from callboard.actors.engine.workflow.play import run_workflow
 from callboard.actors.engine.workflow.results import WorkflowResult
-from callboard.actors.runs.child_runs import ChildAgentRunner
+from callboard.actors.runs.called_agents import ChildAgentRunner
 from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.knowledge.run_knowledge import RunKnowledge
