@@ -28,8 +28,7 @@ from .....protocol.errors import Conflict, UsageError
 from .....protocol.events import Event, Warned
 from .....protocol.events.decode import decode
 from .....protocol.kernel.questions import Question
-from ....views.activity import Activity, ActivityChange
-from ....views.run_view import RunView
+from ....views.run_view import Activity, ActivityChange, RunView
 from ...access.scopes import READ_RUNS, START
 from ...control.logs.files import LoggedEvent
 from ..call import SSE, HttpCall, route

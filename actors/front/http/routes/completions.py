@@ -28,8 +28,7 @@ from .....protocol.events import TERMINAL, Event
 from .....protocol.events.decode import decode
 from .....protocol.requests import Overrides
 from ....io.http.sse import event
-from ....views.activity import Activity
-from ....views.run_view import RunView
+from ....views.run_view import Activity, RunView
 from ...access.scopes import PROMPT, START
 from ...control.logs.files import LoggedEvent
 from ...control.sessions import SessionTurn
