@@ -415,10 +415,17 @@ def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowl
 def _default_model(
     root: Root, prepared: Prepared, context: RunContext, playing: Playback | None
 ) -> tuple[str | None, str]:
-    """Return the default model, and the reason if no setting chose it; None if all nodes name their own."""
+    """Return the model of requests that name none, and the reason if neither the request nor a file nor the settings
+    name it; None if all nodes name their own.
+
+    It is for checks and for `RunStarted`. `RunContext.model_for` chooses the model of each request.
+
+    Raises:
+        ConfigError: no model is configured, and the small local model is not available.
+    """
     if not prepared.needs_default:
         return None, ""
-    named = context.model or prepared.model or root.settings.model
+    named = context.model_for(prepared.model) or root.settings.model
     if context.stand_in is not None:
         return named, ""
     if playing is not None and not playing.asks_the_world:
