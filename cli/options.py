@@ -350,7 +350,7 @@ attach = click.option(
 
 def complete_session(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return sessions of the target, or those without an agent; Loki's sessions are included."""
-    from ..actors.runs.sessions.disk.layout import scope_of
+    from ..actors.runs.sessions.names import scope_of
 
     home, _ = configured(ctx.params.get("config_dir"), os.environ)
     target = ctx.params.get("target")
@@ -432,7 +432,7 @@ def complete_interrupted(_ctx: click.Context, _param: click.Parameter, incomplet
     """Return the ids of durable runs that can be resumed."""
     if not _entries(journal_dir(os.environ)):  # avoids the imports below
         return []
-    from ..actors.runs.orphaned_runs import interrupted
+    from ..actors.runs.stored_runs import interrupted
 
     return [each.run for each in interrupted(os.environ) if each.run.startswith(incomplete)]
 

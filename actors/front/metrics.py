@@ -48,8 +48,7 @@ from ...protocol import events as ev
 from ...protocol.events import Event
 from ...supervisors.histogram import LatencyHistogram
 from ...supervisors.mailbox import Mailbox
-from ..views.activity import NOTHING, ActivityChange
-from ..views.run_view import RunView
+from ..views.run_view import NOTHING, ActivityChange, RunView
 
 if TYPE_CHECKING:
     from ...protocol.chat import TokenUsage

@@ -8,7 +8,8 @@ Five names to know:
     Prepared       a target that was compiled and is ready to run (`prepared`)
     Root           the state that all runs of a process share (`root`)
 
-`run` and `runtime` are the Python API over them. `durable`, `orphaned_runs` and `pinned_files` resume runs whose
-process was killed. Packages: `sessions`, `batch`, `rerun`, `setup`. May import every layer of actors/ but `front`.
-Start with `begin`. Nothing is imported here: checking a file needs no event loop.
+`run` and `runtime` are the Python API over them. `durable`, `first_row` and `pinned_files` journal runs, and resume
+those whose process was killed; `stored_runs` lists, prunes and exports them without a root. Packages: `sessions`,
+`batch`, `rerun`, `setup`. May import every layer of actors/ but `front`. Start with `begin`. Nothing is imported here:
+checking a file needs no event loop.
 """

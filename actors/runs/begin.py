@@ -1,56 +1,68 @@
 """Start of a run from a `RunRequest`. Raises the errors that precede the run's actor.
 
-Examples are a missing target, an invalid file, a missing variable, or an unknown model. Later errors are the `error`
-of the outcome (see `execution`).
+Examples are a missing target, an invalid file, a missing variable, or an unknown model. Later errors are the `error` of
+the outcome (see `execution`).
+
+`begin` collects what a run needs: the loaded target, a `RunContext` (models, limits, tools, permissions), and the run's
+environment (sandbox, workspace files, hooks, and labels, by the functions at the end).
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import copy_context
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ...protocol.agent import Agent
+from ...protocol.control.caller import LOCAL
 from ...protocol.errors import ConfigError, UsageError
 from ...protocol.events import RunStarted
 from ...protocol.outcome import Outcome
+from ...protocol.placement import PartOf
 from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ..io.directories import state_dir
 from ..io.imports import imported
+from ..io.temporary import LazyDirectory, run_bases
 from ..io.tenancy import environ
 from ..work.agent.history import History
 from ..work.context import RunContext
+from ..work.labels.flow import Flow
+from ..work.labels.labels import Labels, PathLabels
 from ..work.playback import Playback, playback
+from ..work.sandbox.grants import Grants
+from ..work.sandbox.run_sandbox import Sandbox, is_off, rules_of
 from ..work.spending.meter import Meter
 from ..work.tools.permissions import Permissions
 from ..work.tools.registry import ToolOptions
+from ..work.tools.stored_answers import StoredAnswers
 from ..work.tools.stored_results import StoredResults
-from . import run_environment
-from .called_agents import ChildAgentRunner
+from .called_agents import ChildAgentRunner, ChildRuns
 from .execution import Answers, Execution
 from .file_checks import check_user
 from .files import Saved, attached, images_in, parts_of
 from .loading import RunCallbacks, stand_ins
 from .pinned_files import is_made
-from .prepared import AgentInput, Prepared
+from .prepared import AgentInput, Prepared, wishes_of
 from .root import Root
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
+    from ...protocol.mcp.config import Server
     from ...protocol.settings import Settings
-    from ...supervisors import Actor
-    from ..work.context import CallingAgent
+    from ..work.hooks import Hooks as RunHooks
     from ..work.knowledge.recipe import Recipe
     from ..work.knowledge.run_knowledge import RunKnowledge
     from ..work.results import ResultType
+    from ..work.sandbox.grants import HostRules, PermanentGrants
     from ..work.workspace import Workspace
+
 
 _KEEPING = (".actors.runs.first_row", ".supervisors.journal.journal", ".supervisors.journal.store")
 DIALECTS = {GraphAgent: "graph", LoopAgent: "agent", WorkflowAgent: "workflow"}
@@ -134,13 +146,13 @@ def _begin(request: RunRequest, hooks: RunCallbacks, root: Root) -> Execution:
     id = _id_of(request, root)
     context.make_results = partial(_results, hooks.results, id)
     context.recorder = None if hooks.recorder is None else hooks.recorder(id)
-    workspace = context.workspace = run_environment.workspace(request, context, agent)
+    workspace = context.workspace = _workspace_of(request, context, agent)
     if workspace is not None and workspace.servers and isinstance(agent, LoopAgent) and not in_role:
-        context.servers = (*context.servers, *run_environment.new_servers(workspace.servers, context, root))
-    context.hooks = run_environment.hooks(id, request, hooks, context)
-    context.flow = run_environment.flow(request, hooks, context)
+        context.servers = (*context.servers, *_new_servers(workspace.servers, context, root))
+    context.hooks = _hooks_of(id, request, hooks, context)
+    context.flow = _flow_of(request, hooks, context)
     if request.part is not None:
-        run_environment.below(request.part, context)
+        _restrict_part(request.part, context)
     # A replay sends no requests, so a missing key or an unknown model must not refuse it.
     model, why = _default_model(root, prepared, context, hooks.playback)
     if context.stand_in is None and (hooks.playback is None or hooks.playback.asks_the_world):
@@ -172,7 +184,7 @@ def _begin(request: RunRequest, hooks: RunCallbacks, root: Root) -> Execution:
             model=model,
             why=why,
             prompt=asked,
-            sandbox=run_environment.sandbox_profile(context),
+            sandbox="off" if context.sandbox is None else context.sandbox.profile,
         ),
     )
 
@@ -184,21 +196,6 @@ def _result_type(request: RunRequest, hooks: RunCallbacks) -> ResultType | None:
     from ..work.results import ResultType
 
     return ResultType.of_answer(schema)
-
-
-def _run_child(
-    root: Root,
-    compat: str | None,
-    children: ChildAgentRunner,
-    me: Actor,
-    calling: CallingAgent,
-    target: Any,
-    prompt: str,
-    **options: Any,
-) -> Awaitable[Outcome[Any]]:
-    from .child_runs import ChildRuns  # most runs need no child runs
-
-    return ChildRuns(root.loader, compat, children)(me, calling, target, prompt, **options)
 
 
 def new_id() -> str:
@@ -214,7 +211,7 @@ def _context(
     settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
     pays = hooks.playback is None or hooks.playback.asks_the_world
-    kept = run_environment.answers_of_directory(hooks, here)
+    kept = _stored_answers(hooks, here)
     permissions = Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=kept)
     return RunContext(
         gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
@@ -234,15 +231,13 @@ def _context(
         streams=settings.stream,
         may_wait=not request.no_wait,
         registry=root.registry,
-        tool_options=ToolOptions(
-            yes=request.yes, roots=run_environment.absolute((*root.roots, *request.roots)), cwd=here
-        ),
+        tool_options=ToolOptions(yes=request.yes, roots=_absolute((*root.roots, *request.roots)), cwd=here),
         permissions=permissions,
         functions=hooks.tools,
         deps=hooks.deps,
         stand_in=hooks.stand_in or (stand_ins[-1] if stand_ins else None),
         middleware=(*root.middleware, *hooks.middleware) if hooks.middleware else root.middleware,
-        run_child=partial(_run_child, root, request.compat, children),
+        run_child=ChildRuns(root.loader, request.compat, children),
         has_answers=bool(request.answers),
         settings=settings,
         mcp=root.mcp_servers,
@@ -250,7 +245,7 @@ def _context(
         servers=request.servers,
         on_unknown=request.on_unknown,
         elsewhere=None if root.elsewhere is None else partial(root.elsewhere, request),
-        sandbox=run_environment.sandbox(request, settings, root, here, permissions, kept),
+        sandbox=_sandbox_of(request, settings, root, here, permissions, kept),
     )
 
 
@@ -420,10 +415,17 @@ def _knowledge_of_run(root: Root, request: RunRequest, meter: Meter) -> RunKnowl
 def _default_model(
     root: Root, prepared: Prepared, context: RunContext, playing: Playback | None
 ) -> tuple[str | None, str]:
-    """Return the default model, and the reason if no setting chose it; None if all nodes name their own."""
+    """Return the model of requests that name none, and the reason if neither the request nor a file nor the settings
+    name it; None if all nodes name their own.
+
+    It is for checks and for `RunStarted`. `RunContext.model_for` chooses the model of each request.
+
+    Raises:
+        ConfigError: no model is configured, and the small local model is not available.
+    """
     if not prepared.needs_default:
         return None, ""
-    named = context.model or prepared.model or root.settings.model
+    named = context.model_for(prepared.model) or root.settings.model
     if context.stand_in is not None:
         return named, ""
     if playing is not None and not playing.asks_the_world:
@@ -434,3 +436,126 @@ def _default_model(
     if (missing := root.gateway.lacks_model()) is not None:
         raise ConfigError(missing)
     return choice.model, choice.why
+
+
+def _absolute(roots: Iterable[str]) -> tuple[Path, ...]:
+    """Return directories as absolute paths, relative to the process's working directory, which may differ from the
+    run's.
+    """
+    return tuple(Path(path).expanduser().absolute() for path in roots)
+
+
+def _stored_answers(hooks: RunCallbacks, here: Path | None) -> StoredAnswers | None:
+    """Return the user's permanent permissions for the run's directory; None for server callers and for playback."""
+    if here is None or hooks.owner != LOCAL.subject or hooks.playback is not None:
+        return None
+    return StoredAnswers(here, environ())
+
+
+def _sandbox_of(
+    request: RunRequest,
+    settings: Settings,
+    root: Root,
+    here: Path | None,
+    rules: HostRules,
+    kept: PermanentGrants | None,
+) -> Sandbox | None:
+    """Return the sandbox of the run's processes; None if the user turned it off."""
+    if (settings.sandbox == "off" and request.sandbox is None) or request.sandbox == "off":
+        return None
+    said = rules_of(settings.sandbox, request.sandbox)
+    if is_off(said):
+        return None
+    return Sandbox(
+        said,
+        here=here or Path.cwd(),
+        config_dir=root.config_dir.absolute(),
+        environ=environ(),
+        temporary=LazyDirectory(request.id or f"run-{secrets.token_hex(4)}", run_bases),
+        grants=Grants(rules, kept),
+        roots=_absolute((*settings.tool_roots, *root.roots, *request.roots)),
+    )
+
+
+def _workspace_of(request: RunRequest, context: RunContext, agent: Loaded) -> Workspace | None:
+    """Return the workspace files that the run uses; None if it uses none. Reads files."""
+    wanted = request.workspace
+    if wanted is None:
+        wanted = not is_made(agent) or request.default_tools
+    here = context.cwd
+    if not wanted or here is None or isinstance(agent, WorkflowAgent):
+        return None
+    if isinstance(agent, GraphAgent) and not wishes_of(agent.graph):
+        return None
+    from ..work.workspace import Workspace
+
+    settings = context.settings
+    return Workspace(
+        here,
+        context.config_dir,
+        context.environ,
+        instructions=settings.workspace_instructions,
+        skills=settings.skills_enabled and settings.calls_functions,
+    )
+
+
+def _hooks_of(id: str, request: RunRequest, hooks: RunCallbacks, context: RunContext) -> RunHooks | None:
+    """Return the run's hooks, from the settings, the workspace and the program; None if there are none."""
+    settings, workspace = context.settings, context.workspace
+    of_workspace = () if workspace is None else workspace.hooks
+    if not settings.hooks and not of_workspace and not hooks.hooks:
+        return None
+    from ...protocol.hooks import table_of
+    from ..work.hooks import Hooks as RunHooks
+
+    here = context.cwd or Path.cwd()
+    return RunHooks(
+        [table_of(settings.hooks, settings.file), *of_workspace],
+        hooks.hooks,
+        root=here if workspace is None else workspace.root,
+        here=here,
+        environ=context.environ,
+        run=id,
+        yes=request.yes,
+        goes_on=hooks.on_history is not None or hooks.session is not None,
+    )
+
+
+def _flow_of(request: RunRequest, hooks: RunCallbacks, context: RunContext) -> Flow | None:
+    """Return the run's label flow with its initial labels; None if labels are off."""
+    mode = context.settings.labels
+    if mode == "off":
+        return None
+    typed = request.prompt if request.typed is None else request.typed
+    paths = PathLabels(context.cwd or Path("/"), context.environ)
+    # The prompt of a remote child comes from its parent run and not from the user.
+    made = Flow(mode, paths, "" if request.part is not None else typed)
+    if context.sandbox is not None:
+        context.sandbox.hears_of_hosts(made.reached)
+    # The difference between the prompt and its typed part was read from standard input.
+    if request.typed is not None and request.typed != request.prompt:
+        made.add(Labels(untrusted=("standard input",), private=("standard input",)))
+    if request.parts:
+        made.add(Labels(untrusted=("an attached file",), private=("an attached file",)))
+    if request.attach:
+        made.add(paths.of_any(request.attach, "the attached file"))
+    if hooks.labels is not None:
+        hooks.labels.begins(made)
+    return made
+
+
+def _restrict_part(part: PartOf, context: RunContext) -> None:
+    """Apply the restrictions of the parent run to a remote child that this process executes."""
+    for rules in part.denied:
+        context.permissions = context.permissions.below(rules)
+    context.max_depth = part.max_depth
+    if context.flow is not None:
+        context.flow.add(Labels(untrusted=part.untrusted, private=part.private))
+
+
+def _new_servers(servers: Sequence[Server], context: RunContext, root: Root) -> list[Server]:
+    """Return a workspace's servers, except for names that the user has configured; none if servers are off."""
+    if not context.settings.mcp_server_support or not context.settings.calls_functions:
+        return []
+    known = {*root.mcp.config.servers, *(server.name for server in context.servers)}
+    return [server for server in servers if server.name not in known]

@@ -1,37 +1,47 @@
-"""Agents that agents call: found, read once per run, and executed as the caller's children."""
+"""Agents that a run calls, executed as children of the caller.
+
+`ChildAgentRunner` finds the agents that agents call by name, and reads each once per run. `ChildRuns` runs the agents
+that Python functions pass to `Context.run`.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
 from ...protocol.agent import read_agent
-from ...protocol.errors import CallboardError, FailedEnd, NodeFailed
+from ...protocol.errors import CallboardError, FailedEnd, NodeFailed, ShuttingDown, UsageError
 from ...protocol.events import Warned
 from ...protocol.graph import read_graph
+from ...protocol.outcome import ChildRecord, ChildStatus, ErrorReport, Outcome
 from ...protocol.placement import needs_of
 from ...protocol.problems import did_you_mean
 from ...protocol.requests import RunRequest
 from ..engine.graph.findings import agents_in
 from ..engine.graph.result import reworded, run_error
 from ..work.agent.history import History
-from ..work.context import AgentCall, SeparatePart
+from ..work.context import AgentCall, CallingAgent, RunContext, SeparatePart
 from ..work.journal.actor_journal import scope_of
 from ..work.library import AGENTS
+from ..work.playback import playback
 from ..work.transcript import Record, error_in, take_over
 from .finding import find, named_file
 from .loading import NO_HOOKS, Loader
 from .pinned_files import called, called_in, load_again, note_called
 from .prepared import AgentInput, Prepared
-from .target import Loaded, LoopAgent, WorkflowAgent
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
 
 if TYPE_CHECKING:
     from ...protocol.journal import Definition
     from ...supervisors import Actor
+    from ..engine.graph.result import GraphResult
     from ..work.journal.run_journal import JournaledRun
 
 
@@ -209,3 +219,126 @@ def _description(home: Path) -> str:
     read_file = read_agent if found.dialect == "agent" else read_graph
     thing, _ = read_file(found.text, found.file)
     return " ".join((thing.description or "").split()) if thing is not None else ""
+
+
+_STATUS: dict[str, ChildStatus] = {"done": "completed", "failed": "failed", "cancelled": "cancelled"}
+
+
+class ChildRuns:
+    """Implementation of `run_child` for one run: agents that Python functions run while they execute as tools.
+
+    Such an agent (`await ctx.run(agent, prompt)`) is an actor below that of the call, and a full child of the calling
+    agent: limits and usage of the run, permissions, depth, events, and `children` of the outcome.
+
+    A cassette has the call with its result, and no request that the function made. When the run is replayed, the
+    function is not called. Therefore the child's requests bypass the cassette.
+
+    Args:
+        loader: loader of the run's root.
+        compat: the dialect forced by the caller, or None.
+        children: runs the agents that agents spawn.
+    """
+
+    def __init__(self, loader: Loader, compat: str | None, children: ChildAgentRunner) -> None:
+        self._loader = loader
+        self._children = children
+        self._compat = compat
+
+    async def __call__(
+        self,
+        me: Actor,
+        calling: CallingAgent,
+        target: Any,
+        prompt: str,
+        *,
+        result: Any = None,
+        variables: Mapping[str, str],
+    ) -> Outcome[Any]:
+        """Run an agent to its end; see `Context.run`."""
+        # Imported here: most runs have no such child, and the command line starts faster without these modules.
+        from ..work.results import ResultType
+        from .python_agent import Agent
+
+        context, depth = calling.context.below(calling.permissions, calling.max_depth), calling.depth + 1
+        # A function that runs its own agent would recurse without an end.
+        too_deep = context.too_deep(depth)
+        if too_deep is not None:
+            raise UsageError(too_deep)
+        kind = result if result is not None or not isinstance(target, Agent) else target.result
+        loaded = await self._loaded(target, variables)
+        if not isinstance(loaded, WorkflowAgent) and loaded.below:
+            context = _with_children(context, self._children.with_made(loaded.below))
+        if not isinstance(loaded, WorkflowAgent) and loaded.models:
+            context = copy.copy(context)
+            context.gateway = context.gateway.with_models(loaded.models)
+        if isinstance(loaded, LoopAgent) and not prompt.strip():
+            raise UsageError(f"'{loaded.name}' is an LLM agent: it needs a prompt to answer")
+        prepared = await self._loader.threaded(lambda: Prepared(loaded, variables, self._compat, context))
+        history = History(result=None if kind is None else ResultType.of(kind))
+        record = Record()
+        child = ChildRecord(id=f"agent_{loaded.name}_{secrets.token_hex(4)}", agent=loaded.name)
+        # Before it runs, so that a cancelled run lists it as well.
+        calling.record.children.append(child)
+        # The cassette has this call's result only; see `ChildRuns`.
+        token = playback.set(None)
+        try:
+            ended = await prepared.play(
+                me, AgentInput(prompt=prompt), context, depth=depth, record=record, history=history
+            )
+        except trio.Cancelled:
+            child.status = "cancelled"
+            raise
+        finally:
+            playback.reset(token)
+            child.output, child.turns, child.tool_calls = record.output, record.turns, record.tool_calls
+            child.children = record.children
+        outcome = _outcome(me.stream.run, ended, record, history, is_agent=isinstance(loaded, LoopAgent))
+        child.status = _STATUS[outcome.status]
+        child.output = outcome.output or child.output
+        child.error = None if outcome.error is None else outcome.error.message
+        return outcome
+
+    async def _loaded(self, target: Any, variables: Mapping[str, str]) -> Loaded:
+        from .python_agent import Agent, loop_agent
+        from .python_graph import Graph
+
+        if isinstance(target, Agent):
+            return loop_agent(target)
+        if isinstance(target, Graph):
+            return target.build()
+        if isinstance(target, GraphAgent | LoopAgent | WorkflowAgent):
+            return target
+        if not isinstance(target, str | os.PathLike):
+            raise UsageError(f"{target!r} is no agent: pass a callboard.Agent, a name, or a path")
+        request = RunRequest(target=os.fspath(target), compat=self._compat, variables=dict(variables))
+        return await self._loader.load(request, NO_HOOKS)
+
+
+def _with_children(context: RunContext, children: ChildAgentRunner) -> RunContext:
+    lower = copy.copy(context)
+    lower.run_agent, lower.unknown_agent, lower.agents_near = children, children.unknown, children.near
+    return lower
+
+
+def _outcome(run: str, ended: GraphResult, record: Record, history: History, *, is_agent: bool) -> Outcome[Any]:
+    failures = record.failures
+    error: CallboardError | None = ended.error
+    if error is not None or failures:
+        error = run_error(failures, error)
+    return Outcome(
+        run_id=run,
+        status="done" if error is None else "cancelled" if isinstance(error, ShuttingDown) else "failed",
+        output=ended.output if error is None or failures else "",
+        final=(record.last if is_agent else ended.output) if error is None else "",
+        result=history.value if error is None else None,
+        has_result=history.has_value and error is None,
+        state=ended.state,
+        order=ended.order,
+        nodes=ended.nodes,
+        turns=record.turns,
+        tool_calls=record.tool_calls,
+        children=record.children,
+        failures=[ErrorReport.of(each) for each in failures],
+        error=None if error is None else ErrorReport.of(error),
+        exit_code=0 if error is None else error.exit_code,
+    )

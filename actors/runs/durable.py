@@ -1,4 +1,4 @@
-"""Recovery of durable runs whose process was killed. `first_row` begins to journal runs, `orphaned_runs` lists them.
+"""Recovery of durable runs whose process was killed. `first_row` begins to journal runs, `stored_runs` lists them.
 
 A run is resumed with the files that it began with (`pinned_files`), and a turn of a session in its session
 (`session_run`).
@@ -37,10 +37,10 @@ from .begin import begin
 from .execution import Execution
 from .first_row import leaves
 from .loading import NO_HOOKS, RunCallbacks
-from .orphaned_runs import InterruptedRun, interrupted
 from .pinned_files import called_in, check_files, definition_of, loaded_of
 from .root import Root
 from .session_run import Act, heard_in, round_off
+from .stored_runs import InterruptedRun, interrupted
 from .target import LoopAgent
 from .trace_context import conversation
 

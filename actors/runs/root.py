@@ -40,14 +40,14 @@ from ...supervisors import Root as Kernel
 from ...supervisors.event_loops import Call, Loop, LoopThread, ended
 from ..io.directories import cache_dir, journal_dir, private_directory, state_dir
 from ..io.directories import config_dir as configured
+from ..io.secret_redaction import SecretTexts, known
 from ..io.settings import load_settings
-from ..io.tenancy import environ
+from ..io.tenancy import Tenancy, environ, tenancy
 from ..io.vault.vault import AskPassphrase, Vault
 from ..work.models.engines import LocalEngines
 from ..work.models.gateway import Gateway
 from ..work.tools.registry import ToolRegistry
 from .loading import Loader
-from .tenant_scope import Entered, enter_process, leave
 
 if TYPE_CHECKING:
     from outcome import Outcome as Result
@@ -100,6 +100,7 @@ else:
         },
     )
 
+
 current: ContextVar[Root | None] = ContextVar("callboard_root", default=None)
 """Root of the enclosing block."""
 
@@ -114,7 +115,21 @@ PRUNE_WITHIN = 2.0
 
 T = TypeVar("T")
 
+Entered = tuple[Token[Tenancy | None], Token[SecretTexts | None]]
+"""Values that `Root.enter` has replaced: the tenancy of the task, and the secrets that it redacts."""
+
 log = logging.getLogger("callboard.journal")
+
+
+def leave(entered: Entered) -> None:
+    """Undo `enter_process` or `TenantHome.enter`, in the task that called it."""
+    tenancy.reset(entered[0])
+    known.reset(entered[1])
+
+
+def enter_process() -> Entered:
+    """Make the running task work for the process and not for a tenant."""
+    return tenancy.set(None), known.set(None)
 
 
 async def played(root: Root, body: Callable[[Actor], Awaitable[None]], *, name: str) -> None:
@@ -418,7 +433,7 @@ class Root:
             await self._close(None, None, None)
 
     def enter(self) -> Entered:
-        """Make the running task work for this root; `tenant_scope.leave` undoes it."""
+        """Make the running task work for this root; `leave` undoes it."""
         return enter_process() if self._home is None else self._home.enter()
 
     async def _open(self) -> None:
@@ -507,7 +522,7 @@ class Root:
 
     async def _close_journal(self, journal: Journal) -> None:
         if self.kernel.signal is None and not self._serving:
-            from .retention import prune_if_due
+            from .stored_runs import prune_if_due
 
             with self.kernel.shield(PRUNE_WITHIN):
                 await trio.to_thread.run_sync(prune_if_due, self.settings, journal.sign, abandon_on_cancel=True)

@@ -23,9 +23,9 @@ from ..work.agent.history import estimate
 from ..work.roles import find
 from .begin import perform
 from .loading import NO_HOOKS, RunCallbacks
-from .sessions.access import new_meta
 from .sessions.names import as_id
 from .sessions.roles import change_role, is_empty, name_of, prompt_of
+from .sessions.store import new_meta
 from .sessions.summary import WITHOUT_AGENT, automatic_alias, compressed, first_words, titled, too_long
 from .sessions.turn import StoredTurn
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent

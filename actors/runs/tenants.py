@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
+from contextvars import Token
 from pathlib import Path
 from typing import final
 
@@ -32,7 +33,6 @@ from ..io.tenancy import Tenancy, tenancy
 from ..work.sandbox.policy import is_below, real
 from ..work.sandbox.protected_paths import secret_files
 from .config import Config
-from .tenant_scope import Entered
 
 INHERITED = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "TZ", "TMPDIR")
 """Environment variables of the process that tools of a tenant inherit."""
@@ -94,8 +94,8 @@ class TenantHome:
         self._tenancy = Tenancy(self.environ, self._hidden)
         neighbours.add(self)
 
-    def enter(self) -> Entered:
-        """Make the running task work for the tenant."""
+    def enter(self) -> tuple[Token[Tenancy | None], Token[SecretTexts | None]]:
+        """Make the running task work for the tenant; `root.leave` undoes it."""
         return tenancy.set(self._tenancy), known.set(self._known)
 
     def close(self) -> None:

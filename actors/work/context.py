@@ -127,7 +127,7 @@ StandIn: TypeAlias = Callable[["Actor", ChatRequest, Asking], Awaitable[ChatRepl
 
 
 class ChildRunner(Protocol):
-    """Runner for agents that Python functions start; see `runs.child_runs`."""
+    """Runner for agents that Python functions start; see `runs.called_agents`."""
 
     def __call__(
         self,
@@ -207,7 +207,7 @@ class RunContext:
         config_dir: directory of agents, tools and settings.
         environ: environment that scripts inherit.
         vault: vault with the secrets that variables of agents name; None for the environment.
-        model: model that the user chose with `-m`, or "".
+        model: model that the user chose with `-m`, or ""; see `model_for`.
         compat: dialect forced with `--compat`; None for that of each file.
         run_agent: runs a child agent.
         agents_near: returns names and descriptions of the agents that the agent in a directory can call. Reads files.
@@ -298,6 +298,19 @@ class RunContext:
         elif max_depth is not None:
             lower.max_depth = min(self.max_depth, max_depth)
         return lower
+
+    def model_for(self, of_file: str | None, *, own: str | None = None) -> str:
+        """Return the model of a request, or "" for the default model. Every request of a run gets its model here.
+
+        The first that is set decides:
+
+        1. `own`: the model that a node names for itself, or the one that an agent names for summaries.
+        2. `self.model`: `RunRequest.model`, which comes from `--model`, from `.model` in a chat, or from the session.
+        3. `of_file`: `model` of the agent's or graph's file.
+
+        Without any, the gateway uses `ModelCatalog.choice`: `model` of the settings, else that of a usable client.
+        """
+        return own or self.model or of_file or ""
 
     def settles(self, own: OnUnknown | None) -> OnUnknown | None:
         """Return the policy for a call that was in flight at a kill.

@@ -26,10 +26,10 @@ from ...actors.io.directories import config_dir as configured
 from ...actors.io.directories import journal_dir
 from ...actors.io.lines import from_any_thread
 from ...actors.runs.durable import InterruptedRun, interrupted, resume
-from ...actors.runs.export_import import read_file, take_in, write_file
 from ...actors.runs.loading import RunCallbacks
 from ...actors.runs.rerun.fork import Fork, ForkChanges, durable_runs, find_fork, steps_of, stored_rows
 from ...actors.runs.root import Root
+from ...actors.runs.stored_runs import insert_export, read_export, write_export
 from ...protocol.errors import CallboardError, Conflict, NobodyToAsk, NotFound, UsageError
 from ...protocol.events import Event, RunStarted
 from ...protocol.journal import BATCH, About
@@ -423,7 +423,7 @@ def export_run(word: str, file: str, *, as_json: bool) -> str:
         UsageError: the file exists, or can't be written.
     """
     run = matching_id(word, [info.run for info in stored_runs()]) or word
-    if (rows := write_file(run, Path(file), os.environ)) is None:
+    if (rows := write_export(run, Path(file), os.environ)) is None:
         raise NotFound(f"{run} has no journal: there is no such run, or it is not durable")
     if as_json:
         return json_object(exported=run, rows=rows, file=file)
@@ -437,8 +437,8 @@ def import_run(file: str, *, as_json: bool) -> str:
         UsageError: the file is missing, invalid or damaged.
         Conflict: the run exists already.
     """
-    moved = read_file(Path(file))
-    take_in(moved, os.environ)
+    moved = read_export(Path(file))
+    insert_export(moved, os.environ)
     if as_json:
         return json_object(imported=moved.run, rows=len(moved.rows), over=moved.ended is not None)
     goes_on = "" if moved.ended is not None else f"; to continue it: callboard resume {safe(moved.run)}"

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...actors.io.directories import config_dir as configured
-from ...actors.runs.rerun.cases.case_files import find_cases
-from ...actors.runs.rerun.cases.report import as_wire, junit
-from ...actors.runs.rerun.cases.run_cases import CaseResult, Mode
-from ...actors.runs.rerun.cases.run_cases import run_cases as play_cases
+from ...actors.runs.rerun.cases import CaseResult, Mode, as_wire, find_cases, junit
+from ...actors.runs.rerun.cases import run_cases as play_cases
 from ...actors.runs.root import Root
 from ...protocol.errors import UsageError
 from .. import logging

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ...actors.views.activity import Activity
-from ...actors.views.run_view import RunView
+from ...actors.views.run_view import Activity, RunView
 from ...protocol import events as ev
 from ...protocol.control import chat
 from ...protocol.errors import FailedEnd

@@ -559,7 +559,7 @@ def reports(file: Path) -> list[list[Any]]:
 
 def _interrupted(*, live: bool) -> tuple[Path | None, str]:
     """Return directory and run id of the newest interrupted demo, or None and ""."""
-    from ...actors.runs.orphaned_runs import interrupted
+    from ...actors.runs.stored_runs import interrupted
 
     for run in reversed(interrupted(os.environ)):
         cwd = Path(run.about.cwd) if run.about is not None else Path()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from ...actors.views.activity import Activity
+from ...actors.views.run_view import Activity
 from ...protocol import events as ev
 from ...protocol.events import KnowledgeBuilding, KnowledgeBuilt, KnowledgeRetrieved, ToolProgress
 from . import paths

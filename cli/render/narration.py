@@ -26,9 +26,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from ...actors.views.activity import NOTHING, Activity, ViewedQuestion
 from ...actors.views.money import usd
-from ...actors.views.run_view import RunView
+from ...actors.views.run_view import NOTHING, Activity, RunView, ViewedQuestion
 from ...protocol import events as ev
 from ...protocol.errors import CallRefused
 from ...protocol.events import Event, EventData

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.text import Text
 from rich.tree import Tree
 
-from ...actors.views.activity import Activity
+from ...actors.views.run_view import Activity
 from ...protocol.events import Event, RunStarted
 from .brief import detail, lanes, title
 from .narration import Narrator, StyledLine

@@ -27,8 +27,7 @@ from ...actors.io.vault.keys import Passphrase
 from ...actors.io.vault.lookups import ForChecks
 from ...actors.runs.model_checks import Checked, ask, check
 from ...actors.runs.setup.address import ReachedAddress, lists_nothing, look_up, offer_of
-from ...actors.runs.setup.detect import UsableProvider, facts, of_provider, offers, providers_by_name
-from ...actors.runs.setup.servers import ModelServer
+from ...actors.runs.setup.detect import ModelServer, UsableProvider, facts, of_provider, offers, providers_by_name
 from ...actors.runs.setup.write_config import add_to_env_file, new_config, with_model, write_config
 from ...actors.views.money import usd
 from ...actors.work.models.catalog import ModelCatalog

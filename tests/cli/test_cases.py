@@ -115,8 +115,8 @@ def project(tmp_path: Path, fake_model: FakeModels) -> Project:
 async def test_cases_are_recorded_once_and_played_without_a_model_from_then_on(project: Project) -> None:
     code, out, _ = await project.test()
     assert code == 1
-    assert has_message(out, "runs.rerun.cases.run_cases._result")
-    assert has_message(out, "runs.rerun.cases.run_cases._result")
+    assert has_message(out, "runs.rerun.cases._result")
+    assert has_message(out, "runs.rerun.cases._result")
     code, out, err = await project.test("--update")
     assert (code, out.splitlines()[-1]) == (0, "2 cases passed"), out + err
     requests, effects = len(project.models.requests), project.effects
@@ -201,7 +201,7 @@ async def test_a_changed_agent_fails_its_cases_with_the_difference(project: Proj
     assert (await project.test("-k", "all as"))[0] == 0
     file.write_text("name: writer\nstart: nowhere\n")
     code, out, _ = await project.test("-k", "all as")
-    assert (code, has_message(out, "runs.rerun.cases.run_cases._result.2")) == (1, True)
+    assert (code, has_message(out, "runs.rerun.cases._result.2")) == (1, True)
 
 
 async def test_without_cassettes_cases_are_played_live(project: Project) -> None:

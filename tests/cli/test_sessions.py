@@ -70,7 +70,7 @@ def test_a_new_session_on_a_full_disk_is_an_error_that_says_so_and_leaves_nothin
     (home / "sessions").symlink_to(full_disk / "sessions")
     code, out, err = callboard("ask", "-q", "-s", "new", "one")
     assert (code, out) == (1, "")
-    assert has_message(err, "runs.sessions.disk.files.disk_errors_named.2")
+    assert has_message(err, "runs.sessions.files.disk_errors_named.2")
     assert "No space left on device; free some space there" in err
     assert not list((full_disk / "sessions" / "by-id").iterdir())
     (full_disk / "filling").unlink()

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 import pytest
 import trio
 
-from callboard.actors.views.activity import Activity
-from callboard.actors.views.run_view import RunView
+from callboard.actors.views.run_view import Activity, RunView
 from callboard.cli.frame import choose_display
 from callboard.cli.render.brief import TAIL, detail, lanes, title
 from callboard.cli.render.progress import PlainLines, ProgressDisplay

@@ -55,10 +55,10 @@ ALLOWED = {
     "work/mcp/client": "JSON-RPC: a response wakes the call that waits for it, whose end is the message",
     "work/mcp/links": "bytes and frames on their way to and from another process",
     "runs/batch/batch": "begins the next task as one ends, whose result is a message",
-    "runs/rerun/cases/run_cases": "cases, side by side; each is a run, whose outcome is the result",
+    "runs/rerun/cases": "cases, side by side; each is a run, whose outcome is the result",
     "runs/rerun/replay": "the task that hands out what a replay gets from outside, in the place of the world",
     "runs/rerun/replaying/sequencer": "it is in the place of the world: it wakes what waits for an effect",
-    "runs/tenant_pool": "calls wait until a tenant is open; its actor waits until it is to be closed",
+    "runs/runtime": "calls wait until a tenant is open; its actor waits until it is to be closed",
     "runs/sessions": "a session gives out turns, and is forgotten when its actor ends",
 }
 """Modules and rooms of `actors`, and why they may."""

@@ -13,7 +13,7 @@ MODULES = (
     "callboard.supervisors.bus",
     "callboard.actors.front.control.runs.live_run",
     "callboard.actors.front.access.audit",
-    "callboard.actors.runs.sessions.access",
+    "callboard.actors.runs.sessions.store",
     "callboard.actors.runs.sessions.summary",
 )
 """Where `datetime.now` is looked up, as far as they are there."""

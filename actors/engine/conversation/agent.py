@@ -333,7 +333,7 @@ class _Agent:
         """Return the prompt with the additions of hooks."""
         from ...work.hooks import at_beginning
 
-        model = self.context.model or self._agent.model or ""
+        model = self.context.model_for(self._agent.model)
         heard = await at_beginning(hooks, self.me, prompt, is_new=not self.history.turns, model=model)
         if heard is not prompt and self._flow is not None:
             await self._flow.heard_of_hooks()
@@ -359,7 +359,7 @@ class _Agent:
 
     async def _conversation(self) -> Conversation:
         agent, context, offered = self._agent, self.context, self._offered
-        model = context.model or agent.model or ""
+        model = context.model_for(agent.model)
         limit = agent.max_tool_result_chars or RESULT_LIMIT
         system = await self._system()
         tools = {tool.spec.name: tool for tool in offered.tools}
@@ -422,7 +422,7 @@ class _Agent:
             player,
             self.history.overrides.asked(request),
             self.record,
-            summarizer=agent.summarization_model or model,
+            summarizer=context.model_for(agent.model, own=agent.summarization_model),
             todos=self._todos,
             children=self._children,
             address=None if self.seat is None else self.seat.address,

@@ -20,8 +20,7 @@ from ....protocol.control.acp import image_block, text_block
 from ....protocol.events import Event
 from ....protocol.session import Session
 from ...runs.sessions.export import all_turns
-from ...views.activity import Activity
-from ...views.run_view import RunView
+from ...views.run_view import Activity, RunView
 
 Json = Any
 Update = dict[str, Json]

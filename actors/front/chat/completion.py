@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ....protocol.control.chat import Completion
 from ....protocol.errors import CallboardError
 from ...runs.finding import built_in_agents, description_of, own_agents
-from ...runs.sessions.disk.layout import scope_of
+from ...runs.sessions.names import scope_of
 from ...work.knowledge import registry
 from ...work.macros import FILES as MACROS
 from ...work.models.model_listing import facts_of, model_names

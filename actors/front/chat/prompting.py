@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ....protocol.outcome import Outcome
     from ....protocol.session import Session
     from ....protocol.settings import Settings
-    from ...runs.orphaned_runs import InterruptedRun
+    from ...runs.stored_runs import InterruptedRun
     from ..control.sessions import SessionTurn
     from .chat import Chat
     from .command_line import ChatLine

@@ -25,8 +25,7 @@ from ....protocol.messages import PersonSays
 from ....supervisors import introspection
 from ....supervisors.introspection import count_sent
 from ....supervisors.memory import Memory
-from ...views.activity import ActorView
-from ...views.run_view import RunView
+from ...views.run_view import ActorView, RunView
 from .runs.running import Running, check_owner, sees
 from .runs.summary import rfc3339
 

@@ -35,8 +35,7 @@ from ....protocol.requests import RunRequest
 from ...io.outbox import UnreadOfAll
 from ...runs.execution import NUMBERS
 from ...runs.loading import NO_HOOKS, RunCallbacks
-from ...runs.offline_questions import leave_for
-from ...runs.retention import remove_stored_run
+from ...runs.stored_runs import leave_for, remove_stored_run
 from ...work.journal.pending_answers import run_of
 from .actors import HubActors
 from .logs.files import LoggedEvent

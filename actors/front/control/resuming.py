@@ -25,8 +25,8 @@ from ...runs.loading import NO_HOOKS
 from .runs.running import Running
 
 if TYPE_CHECKING:
-    from ...runs.orphaned_runs import InterruptedRun
     from ...runs.root import Root
+    from ...runs.stored_runs import InterruptedRun
     from .logs.run_logs import RunLogs
     from .runs.dormant import Dormant
     from .sessions import HubSessions, SessionTurn

@@ -33,8 +33,8 @@ from ....supervisors.journal.liveness_lock import unique_process_name
 from ...io.directories import user_folder
 from ...io.secret_redaction import Redactor, secrets_of
 from ...runs.loading import durable_by
-from ...runs.retention import prune_regularly
 from ...runs.root import Root, played
+from ...runs.stored_runs import prune_regularly
 from ...work.spending.days import Days
 from ...work.spending.ledger import LedgerFile
 from ..access.access_control import AccessControl, check_may_listen, reload

@@ -27,8 +27,7 @@ from ....protocol.events import Event, EventData
 from ....supervisors.bus import RESOLUTION
 from ...io.secret_redaction import Redactor
 from ...runs.trace_context import caller, conversation
-from ...views.activity import Activity
-from ...views.run_view import RunView
+from ...views.run_view import Activity, RunView
 
 # The bucket boundaries that the conventions recommend, by kind of histogram.
 OPERATION = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)

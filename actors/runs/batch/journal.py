@@ -30,7 +30,7 @@ from ....protocol.errors import CallboardError, UsageError
 from ...io.atomic_write import sync
 from ...io.directories import journal_dir
 from ...io.tenancy import environ
-from ..orphaned_runs import InterruptedRun, interrupted
+from ..stored_runs import InterruptedRun, interrupted
 from .tasks import BatchTask
 
 

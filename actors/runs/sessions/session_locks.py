@@ -24,16 +24,15 @@ import trio
 
 from ....protocol.errors import ActorDead, CallboardError, Conflict, NotFound
 from ....protocol.session import Session
-from .access import claim
 from .export import Form, exported
 from .roles import change_role
-from .store import SessionMeta, SessionStore, Stored
+from .store import SessionMeta, SessionStore, Stored, claim
 from .turn import StoredTurn
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
     from ....supervisors import Actor
-    from .disk.files import Lock
+    from .files import Lock
     from .summary import Services
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Session store on disk. It waits for no model and has no state of its own; it blocks, so call it in a thread.
+"""Session store on disk, with access rules and aliases. It has no state of its own. It blocks, so call it in a thread.
 
     store = SessionStore(config_dir)
     kept = store.open_or_create_by_alias("bridges", agent="researcher")
@@ -9,7 +9,14 @@ A file is always replaced as a whole. The writer holds its lock (`try_hold`), so
 change without the lock, for example by an editor, shows in the file's stamp and is never overwritten: `save` raises
 `Conflict`.
 
-`caller` is an outside caller (see `access`); None is the user at this machine.
+`caller` is an outside caller; None is the user at this machine, who may do everything. The owner of a session may do
+everything with it. Other callers are denied, unless they have the scope `admin:sessions`. A session without an owner (a
+file of an older program) may be read by every caller, and belongs to the first one that changes it.
+
+Older programs stored `<alias>.yaml`, and `_/<time>-<title>.yaml` for unnamed sessions. The first `open` copies such a
+file and never changes it, so the program that wrote it can continue to use it. The id is computed from the name, so
+every copy gets the same one. The file's name counts as an alias until the copy is renamed. `warn` is called for
+unusable files, which count as missing.
 """
 
 from __future__ import annotations
@@ -18,28 +25,22 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+import msgspec
+
 from ....protocol.control.method_structs import SessionMeta
-from ....protocol.errors import Conflict, InvalidFile, NotFound, UsageError
+from ....protocol.errors import Conflict, Denied, InvalidFile, NotFound, UsageError
 from ....protocol.problems import did_you_mean
-from ....protocol.session import Session, read_session, write_session
+from ....protocol.session import Meta, Session, read_session, write_session
 from ...io.secret_redaction import without_secrets
-from .access import check_read, claim, new_meta
-from .disk.catalog import (
-    alias_of,
-    alias_of_legacy,
-    aliases_of,
-    id_of,
-    is_there,
-    legacy_sessions,
-    migrate,
-    pointed,
-)
-from .disk.files import (
+from .files import (
     Lock,
+    Stamp,
+    beginning_of,
     disk_errors_named,
     holder,
     private,
@@ -50,12 +51,12 @@ from .disk.files import (
     wait_lock,
     write_whole,
 )
-from .disk.layout import SessionScope, all_scopes, scope_of
-from .disk.stored import Stored, listed, meta_of
-from .names import as_id, checked_alias, new_id
+from .names import SessionScope, all_scopes, as_id, checked_alias, entries, is_automatic, legacy_id, new_id, scope_of
+from .roles import name_of
 
 if TYPE_CHECKING:
     from ....protocol.control.caller import Caller
+
 
 __all__ = ["SessionMeta", "SessionStore", "Stored"]
 
@@ -65,6 +66,32 @@ R = TypeVar("R")
 
 NAMES_WITHIN = 10.0
 """Seconds to wait for another process that changes names."""
+
+ADMIN = "admin:sessions"
+LOCAL = "local"
+"""Owner name of the user at this machine."""
+
+_UNNAMED = "_"
+Warn = Callable[[str], None]
+
+
+class Stored(msgspec.Struct, kw_only=True):
+    """Session that was opened.
+
+    Attributes:
+        stamp: fingerprint of the file at its last read or write.
+    """
+
+    id: str
+    alias: str | None
+    agent: str | None
+    session: Session
+    stamp: Stamp = (0, 0, 0)
+
+    @property
+    def label(self) -> str:
+        """Name of the session in messages: its alias, else its id."""
+        return self.alias or self.id
 
 
 def _on_disk(
@@ -405,3 +432,214 @@ def _written(session: Session) -> str:
                     ):
                         del part["thought"]
     return write_session(kept)
+
+
+def new_meta(caller: Caller | None) -> Meta:
+    """Return the metadata of a session that `caller` creates."""
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Meta(owner=subject_of(caller), created_at=now, created_by_key_id=None if caller is None else caller.key)
+
+
+def subject_of(caller: Caller | None) -> str:
+    """Return the owner of sessions that `caller` creates."""
+    return LOCAL if caller is None else caller.subject
+
+
+def may_see(caller: Caller | None, meta: Meta) -> bool:
+    """Return whether `caller` may read the session."""
+    return caller is None or meta.owner is None or meta.owner == caller.subject or caller.has(ADMIN)
+
+
+def check_read(caller: Caller | None, meta: Meta, id: str) -> None:
+    """Raise `Denied` if the caller may not read the session."""
+    if not may_see(caller, meta):
+        raise Denied(f"session {id} belongs to somebody else")
+
+
+def claim(caller: Caller | None, meta: Meta, id: str) -> bool:
+    """Check that the caller may change the session; return whether this call made the caller its owner.
+
+    Raises:
+        Denied: it has another owner.
+    """
+    check_read(caller, meta, id)
+    if meta.owner is not None:
+        return False
+    meta.owner = subject_of(caller)
+    return True
+
+
+def meta_of(
+    session: Session, id: str, alias: str | None, agent: str | None, stamp: Stamp, *, legacy: bool = False
+) -> SessionMeta:
+    """Return the session as lists show it."""
+    return SessionMeta(
+        id=id,
+        alias=alias,
+        agent=agent,
+        last_modified=datetime.fromtimestamp(stamp[0] / 1e9, UTC).isoformat().replace("+00:00", "Z"),
+        is_autoname=is_automatic(alias),
+        title=session.title,
+        owner=session.meta.owner,
+        created_at=session.meta.created_at,
+        model=session.model,
+        cwd=cwd if isinstance(cwd := session.other.get("cwd"), str) else None,
+        cost=session.meta.cost,
+        role=name_of(session) if agent is None else None,
+        legacy=legacy,
+    )
+
+
+def listed(scope: SessionScope, caller: Caller | None, warn: Warn) -> Iterator[SessionMeta]:
+    """Yield the sessions that the caller may read, from the heads of their files. Unreadable ones cause warnings."""
+    _tidy(scope)
+    aliases = {pointed(path, scope, warn): path.name for path in scope.pointers()}
+    here = scope.ids()
+    for id in here:
+        yield from _readable_session(scope, id, aliases.get(id), scope.state(id), caller, warn)
+    for id, alias, path in legacy_sessions(scope):
+        if id not in here:
+            yield from _readable_session(scope, id, alias, path, caller, warn, legacy=True)
+
+
+def _readable_session(
+    scope: SessionScope,
+    id: str,
+    alias: str | None,
+    path: Path,
+    caller: Caller | None,
+    warn: Warn,
+    *,
+    legacy: bool = False,
+) -> Iterator[SessionMeta]:
+    try:
+        written = stamp(path)
+        session = read_session(beginning_of(path), str(path))
+        # The file was not written by Callboard, so its keys may be in any order and below the messages.
+        if session.meta.owner is None:
+            session = read_session(text_of(path), str(path))
+    except FileNotFoundError:
+        return  # deleted since the listing
+    except (InvalidFile, OSError) as error:
+        warn(f"a session can't be read: {error}")
+        return
+    if may_see(caller, session.meta):
+        yield meta_of(session, id, alias, scope.agent, written, legacy=legacy)
+
+
+def _tidy(scope: SessionScope) -> None:
+    """Remove incomplete session directories of killed processes, unless a session is being created or removed now."""
+    if not scope.hollow():
+        return
+    try:
+        lock = try_lock(scope.home / "lock")
+    except OSError:
+        return  # the directory is read-only
+    if lock is not None:
+        with lock:
+            for folder in scope.hollow():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def id_of(scope: SessionScope, alias: str, warn: Warn) -> str | None:
+    """Return the id of an alias; None if there is no such alias."""
+    found = pointed(scope.pointer(alias), scope, warn)
+    if found is None and _legacy(scope, alias) is not None:
+        return legacy_id(scope.agent, alias)
+    return found
+
+
+def is_there(scope: SessionScope, id: str) -> bool:
+    """Return whether the session exists, copied or not."""
+    return scope.state(id).is_file() or alias_of_legacy(scope, id) is not None
+
+
+def alias_of(scope: SessionScope, id: str, guess: str | None = None) -> str | None:
+    """Return the session's alias. `guess` is its last known alias, and saves a listing if it is still right."""
+    if guess is not None and pointed(scope.pointer(guess), scope) == id:
+        return guess
+    return next(iter(aliases_of(scope, id)), None)
+
+
+def aliases_of(scope: SessionScope, id: str) -> list[str]:
+    """Return the session's aliases: one, unless a process was killed while it renamed the session."""
+    return [path.name for path in scope.pointers() if pointed(path, scope) == id]
+
+
+def pointed(path: Path, scope: SessionScope, warn: Warn | None = None) -> str | None:
+    """Return the id in an alias file; None if the file does not exist or is unusable."""
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(100).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return None
+    id = as_id(text)
+    if id is not None and scope.state(id).is_file():
+        return id
+    if warn is not None:
+        what = "names a session that is not there" if id is not None else "does not hold the id of a session"
+        warn(f"{path} {what}; it counts as missing")
+    return None
+
+
+def migrate(scope: SessionScope, alias: str) -> str | None:
+    """Copy a session of an older program; return its id, or None if it does not exist. Hold the lock of names
+    meanwhile.
+
+    Raises:
+        InvalidFile: the file is no session.
+    """
+    path = _legacy(scope, alias)
+    if path is None:
+        return None
+    text = text_of(path)
+    read_session(text, str(path))
+    id = legacy_id(scope.agent, alias)
+    if not scope.state(id).is_file():
+        write_whole(scope.state(id), text)
+    write_whole(scope.pointer(alias), f"{id}\n")
+    # Written last: an alias must never point to a session that does not exist.
+    return id
+
+
+def _legacy(scope: SessionScope, alias: str) -> Path | None:
+    path = legacy_file(scope, alias)
+    if path is None:
+        return None
+    id = legacy_id(scope.agent, alias)
+    renamed = scope.state(id).is_file() and any(other != alias for other in aliases_of(scope, id))
+    return None if renamed else path
+
+
+def legacy_file(scope: SessionScope, alias: str) -> Path | None:
+    """Return the older file of this name, or None. If both directories have one, a name with a time means the one in
+    `_/`.
+    """
+    places = [scope.home / f"{alias}.yaml", scope.home / _UNNAMED / f"{alias}.yaml"]
+    if is_automatic(alias):
+        places.reverse()
+    return next((path for path in places if path.is_file()), None)
+
+
+def legacy_sessions(scope: SessionScope) -> Iterator[tuple[str, str, Path]]:
+    """Yield id, alias and path of each file of an older program."""
+    told: set[str] = set()
+    for folder in (scope.home, scope.home / _UNNAMED):
+        for found in sorted(entries(folder)):
+            if found.suffix != ".yaml" or found.stem in told:
+                continue
+            try:
+                alias = checked_alias(found.stem)
+            except UsageError:
+                continue  # Loki never writes a session with such a name.
+            path = legacy_file(scope, alias)
+            if path is not None:
+                told.add(alias)
+                yield legacy_id(scope.agent, alias), alias, path
+
+
+def alias_of_legacy(scope: SessionScope, id: str) -> str | None:
+    """Return the alias of an older session with this id that has not been copied yet."""
+    return next((alias for found, alias, _ in legacy_sessions(scope) if found == id), None)

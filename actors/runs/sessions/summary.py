@@ -93,13 +93,20 @@ async def too_long(
     tokens = estimate(turns_of(session))
     limit = threshold_of(session, of_agent, settings, None)
     if limit == 0 and tokens > SURELY_FITS:  # The price table, which has the windows, is only read for long sessions.
-        limit = threshold_of(session, of_agent, settings, await _window(services, model or session.model))
+        limit = threshold_of(session, of_agent, settings, await _window(services, _model_for(services, session, model)))
     return 0 < limit < tokens
 
 
-async def _window(services: Services, model: str | None) -> int | None:
+def _model_for(services: Services, session: Session, *named: object) -> str:
+    """Return the model of a request about a session, which belongs to no run: the first of `named` that is set, else
+    the session's, else that of the settings; "" for the default of the gateway.
+    """
+    return str(next(filter(None, (*named, session.model, services.settings.model)), ""))
+
+
+async def _window(services: Services, model: str) -> int | None:
     try:
-        return await trio.to_thread.run_sync(services.gateway.load_window, model or services.settings.model)
+        return await trio.to_thread.run_sync(services.gateway.load_window, model)
     except CallboardError:
         return None
 
@@ -122,7 +129,7 @@ async def compressed(
     other = services.settings.other
     record = shortened("\n\n".join(turn_as_text(turn) for turn in turns), _READ)
     request = ChatRequest(
-        model=str(other.get("summarization_model") or model or session.model or services.settings.model),
+        model=_model_for(services, session, other.get("summarization_model"), model),
         system=str(other.get("summarization_prompt") or SUMMARIZER),
         messages=(UserTurn(record),),
     )
@@ -143,7 +150,7 @@ async def titled(services: Services, session: Session, agent: str | None, model:
     turns = turns_of(session)
     first = next((text_of(turn.content) for turn in turns if isinstance(turn, UserTurn)), "")
     request = ChatRequest(
-        model=model or session.model or services.settings.model,
+        model=_model_for(services, session, model),
         system=TITLER,
         messages=(UserTurn(shortened("\n\n".join(turn_as_text(turn) for turn in turns[:4]), _GLANCE)),),
         max_tokens=200,

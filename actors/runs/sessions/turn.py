@@ -23,8 +23,7 @@ from ...work.agent.history import is_summary
 from ...work.agent.todo import TodoList
 from ...work.labels.flow import Flow
 from ...work.labels.labels import Labels
-from .disk.stored import Stored
-from .store import SessionStore
+from .store import SessionStore, Stored
 
 MOST_RUNS = 100
 """Maximum of durable runs whose ids a session stores."""

@@ -29,8 +29,7 @@ import msgspec
 
 from ....protocol.settings import ClientSettings
 from ...work.models.providers import BUILT_IN, READY_MADE, SUGGESTED, key_variables
-from .detect import UsableProvider
-from .servers import MOST, names_in
+from .detect import MOST, UsableProvider, names_in
 
 WITHIN = 10.0
 """Seconds for a server to connect, and for each piece of its answer."""

@@ -421,7 +421,7 @@ async def shorten_report(me: Actor, parent: Agent, context: RunContext, agent: s
     if not is_long(output, parent.summarization_threshold):
         return output
     report = f"The report of the agent '{agent}':\n\n{shortened(output, MOST_READ)}"
-    model = parent.summarization_model or context.model or parent.model or ""
+    model = context.model_for(parent.model, own=parent.summarization_model)
     request = ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(report),))
     try:
         return (await noted(me, REPLY, ChatReply, partial(context.chat, me, request, need_text=True))).text

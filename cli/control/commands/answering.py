@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from ....actors.runs.offline_questions import has_asked, leave_for, parked_questions
+from ....actors.runs.stored_runs import has_asked, leave_for, parked_questions
 from ....protocol.control import method_structs
 from ....protocol.errors import Conflict, NoServer, NotFound, UsageError
 from ....protocol.kernel.questions import Question, understood

@@ -15,8 +15,7 @@ import msgspec
 from ....actors.front.control.logs.files import read_page
 from ....actors.front.control.logs.run_logs import is_settled, list_logged_runs, order, with_interrupted
 from ....actors.io.directories import state_dir
-from ....actors.runs.orphaned_runs import interrupted
-from ....actors.runs.retention import remove_stored_run
+from ....actors.runs.stored_runs import interrupted, remove_stored_run
 from ....actors.work.tools.changes.store import store_of
 from ....protocol.control.resources import RunInfo
 from ....protocol.errors import CallboardError, Conflict, NotFound

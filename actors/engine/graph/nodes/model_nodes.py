@@ -228,7 +228,7 @@ def _request(job: NodeJob, system: str, prompt: str, schema: dict[str, Any] | No
     # Inherited as a pair: a node that sets one of them does not inherit the other.
     effort, budget = (plan.reasoning_effort, plan.thinking_budget) if own == (None, None) else own
     return ChatRequest(
-        model=getattr(node, "model", None) or job.context.model or plan.model,
+        model=job.context.model_for(plan.model, own=getattr(node, "model", None)),
         messages=(UserTurn(prompt),),
         system=system,
         response_schema=schema,

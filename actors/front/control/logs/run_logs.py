@@ -31,7 +31,7 @@ from .....protocol.control.resources import RunInfo
 from .....protocol.errors import ConfigError
 from .....protocol.journal import About
 from .....protocol.outcome import ErrorReport
-from ....runs.orphaned_runs import InterruptedRun, Looks
+from ....runs.stored_runs import InterruptedRun, InterruptedRunsCache
 from ....work.models.recorder import Recorder
 from ....work.tools.changes.store import store_of
 from ..liveness import Alive
@@ -94,7 +94,7 @@ class RunLogs:
         self.directory = directory
         self.past: dict[str, RunInfo] = {}
         self.interrupted: dict[str, InterruptedRun] = {}
-        self._look = Looks() if shows_interrupted and not brief else None
+        self._look = InterruptedRunsCache() if shows_interrupted and not brief else None
         self.readers: WeakSet[LogReader] = WeakSet()
         self._keep = keep
         self._brief = brief

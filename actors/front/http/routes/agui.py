@@ -27,8 +27,7 @@ from .....protocol.control.method_structs import MOST, Json, Name, Object, Objec
 from .....protocol.errors import Conflict, UsageError
 from .....protocol.events import Event, Warned, decode
 from .....protocol.kernel.questions import Question
-from ....views.activity import Activity, ActivityChange
-from ....views.run_view import RunView
+from ....views.run_view import Activity, ActivityChange, RunView
 from ...access.scopes import READ_RUNS, START
 from ...control.logs.files import LoggedEvent
 from ..call import SSE, HttpCall, route

@@ -26,8 +26,7 @@ from .....protocol.errors import CallboardError, UsageError
 from .....protocol.events import TERMINAL, Event, decode
 from .....protocol.requests import Overrides
 from ....io.http.sse import event
-from ....views.activity import Activity
-from ....views.run_view import RunView
+from ....views.run_view import Activity, RunView
 from ...access.scopes import PROMPT, START
 from ...control.logs.files import LoggedEvent
 from ...control.sessions import SessionTurn

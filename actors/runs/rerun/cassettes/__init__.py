@@ -1,8 +1,8 @@
 """Cassettes (`protocol/cassette`): a run recorded into a file, and repeated from it.
 
 `playback_of` chooses between both. `recording` writes a cassette while a run executes, `playback` replays a run from
-one. `cassette_paths` names paths that differ between machines, and `content` divides requests into pieces. Both halves
-are imported at their first use, since most runs have no cassette.
+one. `content` has the JSON forms of requests and effects, with names in place of paths that differ between machines.
+Both halves are imported at their first use, since most runs have no cassette.
 
 May import runs/, work/playback and the layers below. Names to know: `playback_of`, `CassetteRecording`,
 `CassettePlayback`, `RemainingLines`, `NamedPaths`. Start with `playback`.

@@ -37,8 +37,7 @@ from .....protocol.kernel.questions import Answer
 from .....supervisors.escalation import HOLD, PASS, Verdict
 from ....io.tenancy import environ
 from ....work.playback import Asking, Beginning, OutsideEffect, RecordedReply
-from .cassette_paths import NamedPaths
-from .content import CallIds, RequestContent, as_json, as_value, content_of, lines_of, lines_of_value
+from .content import CallIds, NamedPaths, RequestContent, as_json, as_value, content_of, lines_of, lines_of_value
 from .recording import TOKEN, named_paths_of, recorded_token
 
 if TYPE_CHECKING:

@@ -35,8 +35,7 @@ from .....supervisors.escalation import PASS, Verdict
 from ....io.secret_redaction import Redactor, secrets_of
 from ....io.tenancy import environ
 from ....work.playback import Asking, Beginning, OutsideEffect
-from .cassette_paths import NamedPaths
-from .content import CallIds, as_json, content_of
+from .content import CallIds, NamedPaths, as_json, content_of
 
 if TYPE_CHECKING:
     from .....protocol.kernel.questions import Answer, Question

@@ -3,8 +3,8 @@
     JournalIndex     the rows, and which of them the replay has used (`journal_index`)
     Sequencer        returns external results one by one, in the order of the rows (`sequencer`)
     RowEffects       external results, reconstructed from the rows (`effects`)
-    ReplayedRun      a run's journal that compares rows with the recorded ones (`replayed_run`)
     Difference       a result of the replay that deviates from its row
 
-May import runs/, work/journal and the layers below. Start with `sequencer`; `rerun.replay` puts the parts together.
+May import runs/, work/journal and the layers below. Start with `sequencer`; `rerun.replay` puts the parts together, and
+has the journal of the replayed run, which compares rows with the recorded ones.
 """

@@ -91,15 +91,16 @@ class RunServices(Protocol):
         mcp: creates the servers of `mcp.json` at its first call; None in a run without any.
         settings: content of `config.yaml`.
         servers: servers that the run adds.
-        model: model that the user requested; "" for none.
         permissions: decides which calls are allowed.
     """
 
     mcp: Callable[[], McpServers] | None
     settings: Settings
     servers: tuple[Server, ...]
-    model: str
     permissions: Permissions
+
+    def model_for(self, of_file: str | None) -> str:
+        """Return the model of a request of the agent whose file names this model."""
 
     async def chat(self, me: Actor, request: ChatRequest) -> ChatReply:
         """Send a request to a model, within the run's limits and on its account."""
@@ -112,7 +113,7 @@ class ServersView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         scope: its leases.
         context: the run.
         own: `permissions` of the agent's file.
-        model: model for servers that may use one; "" for the default.
+        model: `model` of the agent's file, for requests of servers (sampling); "" for none.
         timeout: seconds for a call in place of the servers' own limits; None for these.
         told: subjects of which the user was already warned.
     """
@@ -302,7 +303,7 @@ async def sample(me: Actor, talk: ServersView, server: Server, params: Mapping[s
     """
     if server.sampling == "off":
         raise McpError(f"sampling is off for server '{server.name}' (mcp.json)", rpc_code=METHOD_NOT_FOUND)
-    request = _request(talk.context.model or talk.model, params)
+    request = _request(talk.context.model_for(talk.model), params)
     if server.sampling == "ask":
         tool = Tool(spec=ToolSpec(name=offered_name(server.name, "sampling")), run=_never, effect="write", origin="mcp")
         preview = {"system": params.get("systemPrompt", ""), "messages": params.get("messages")}

@@ -119,7 +119,7 @@ async def test_an_unknown_tool_is_found_before_anything_is_asked(stage: Stage) -
 
 async def test_what_llm_nodes_can_not_list_is_said_in_one_line(stage: Stage) -> None:
     stage.agent(graph("agent__spawn").replace("  f: {", "  x: {type: agent, agent: g, prompt: p, next: e}\n  f: {"))
-    with pytest.raises(Unsupported, match=says("runs.node_tools.refuse_spawning")):
+    with pytest.raises(Unsupported, match=says("runs.prepared.refuse_spawning")):
         await stage.run("go")
 
 

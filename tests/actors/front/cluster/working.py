@@ -18,8 +18,7 @@ import time
 from typing import Any
 
 from callboard.actors.front.cluster.worker import ClusterWorker
-from callboard.actors.runs.sessions.disk.stored import Stored
-from callboard.actors.runs.sessions.store import SessionStore
+from callboard.actors.runs.sessions.store import SessionStore, Stored
 from callboard.actors.runs.sessions.turn import StoredTurn
 from callboard.cli.main import main
 from callboard.protocol.kernel.errors import JournalBroken

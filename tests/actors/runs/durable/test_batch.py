@@ -17,7 +17,7 @@ from support.fake_models import FakeModels, Reply
 from support.starter import forked
 from support.waiting import until
 
-from callboard.actors.runs.orphaned_runs import interrupted
+from callboard.actors.runs.stored_runs import interrupted
 from callboard.protocol.journal import Began, Intends, Told, decode
 from callboard.protocol.messages import NodeLeft
 from callboard.supervisors.journal.reading import read_run, stored_runs

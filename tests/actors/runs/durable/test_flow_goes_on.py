@@ -17,7 +17,7 @@ from callboard.actors.engine.workflow.machine.perform import Said
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.runs.durable import resume
-from callboard.actors.runs.orphaned_runs import interrupted
+from callboard.actors.runs.stored_runs import interrupted
 from callboard.protocol.journal import Asked, Intends, Told
 from callboard.protocol.workflow_messages import Fired
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 from lives import Lives, entered
 
 from callboard.actors.runs.rerun.fork import fork
-from callboard.actors.runs.retention import remove_stored_run
+from callboard.actors.runs.stored_runs import remove_stored_run
 from callboard.protocol.events import Event
 
 FLOW = """

@@ -24,9 +24,9 @@ import trio
 
 import callboard
 from callboard.actors.runs.durable import resume
-from callboard.actors.runs.export_import import Moved, read_file, take_in
 from callboard.actors.runs.rerun.replay import replay
 from callboard.actors.runs.sessions.store import SessionStore
+from callboard.actors.runs.stored_runs import ExportedRun, insert_export, read_export
 from callboard.actors.work.journal.run_journal import past_of
 from callboard.protocol.journal import Began, Over, decode, encode
 from callboard.supervisors.journal.row import StoredRow
@@ -50,10 +50,10 @@ def home() -> Iterator[Path]:
         yield Path(made)
 
 
-def brought(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
+def brought(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> ExportedRun:
     """The run, with the names of today in its rows."""
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
-    moved = read_file(GOLDEN / name / "run.jsonl")
+    moved = read_export(GOLDEN / name / "run.jsonl")
     rows = [(path, data.replace(RECORDED, bytes(home))) for path, data in moved.rows]
     return msgspec.structs.replace(moved, rows=rows, about=moved.about.replace(RECORDED, bytes(home)))
 
@@ -62,7 +62,7 @@ def brought(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
 async def test_it_is_played_to_the_end_that_it_had_then(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(GOLDEN / name / "agents", home / "config" / "agents")
     moved = brought(name, home, monkeypatch)
-    take_in(moved, os.environ)
+    insert_export(moved, os.environ)
     play = partial(replay, moved.run, config_dir=home / "config")
     replayed = await trio.to_thread.run_sync(play)
     assert replayed.differences == ()
@@ -79,7 +79,7 @@ async def test_what_was_killed_at_its_end_comes_to_it_without_doing_anything(
         shutil.copytree(GOLDEN / name / each, home / each)
     moved = brought(name, home, monkeypatch)
     assert isinstance(decode(moved.rows[-1][1]), Over)
-    take_in(msgspec.structs.replace(moved, rows=moved.rows[:-1], ended=None), os.environ)
+    insert_export(msgspec.structs.replace(moved, rows=moved.rows[:-1], ended=None), os.environ)
     async with callboard.Root(config_dir=home / "config") as root:
         outcome = await resume(root, moved.run)
     wanted = told(name)
@@ -95,7 +95,7 @@ async def test_what_was_killed_at_its_end_comes_to_it_without_doing_anything(
 @pytest.mark.parametrize("name", NAMES)
 def test_each_row_says_what_it_said_then(name: str) -> None:
     """A field that was renamed would be left out silently: what is read and written again is the same."""
-    rows = read_file(GOLDEN / name / "run.jsonl").rows
+    rows = read_export(GOLDEN / name / "run.jsonl").rows
     past = past_of(StoredRow(number, path, data) for number, (path, data) in enumerate(rows, 1))
     wanted = told(name)
     assert (len(rows), len(past.replies), past.tool_calls, past.questions) == tuple(wanted["counts"])

@@ -144,7 +144,7 @@ async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(t
     assert rows[told[1][0] - 1] == "Asked"
     assert has_message(
         told[1][1],
-        "runs.rerun.replaying.replayed_run.ReplayedScopes.asked.2",
+        "runs.rerun.replay.ReplayedScopes.asked.2",
         text="Your name?",
         text_2="What is your name?",
     )

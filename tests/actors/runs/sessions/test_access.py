@@ -38,7 +38,7 @@ async def test_a_session_belongs_to_who_made_it(stage: Stage) -> None:
         lambda: say(stage.root, BOB, "hers", RunRequest(prompt="hi")),
     ]
     for refused in tries:
-        with pytest.raises(Denied, match=says("runs.sessions.access.check_read")):
+        with pytest.raises(Denied, match=says("runs.sessions.store.check_read")):
             await refused()
     assert [meta.id for meta in await sessions.list(BOB)] == []
     assert [meta.id for meta in await sessions.list(ALICE)] == [made.id]

@@ -205,8 +205,7 @@ def test_a_directory_that_may_only_be_read_is_read_and_changes_are_refused_by_it
     assert (told.pop("list"), told.pop("title")) == (["x"], "old")
     assert set(told) == {"hold", "save", "create", "rename", "delete", "begin"}
     assert all(
-        has_message(error, "runs.sessions.disk.files.disk_errors_named.2") and "denied" in error
-        for error in told.values()
+        has_message(error, "runs.sessions.files.disk_errors_named.2") and "denied" in error for error in told.values()
     ), told
 
 
@@ -297,7 +296,7 @@ def test_a_file_of_any_length_is_refused_without_being_read(shelf: Shelf) -> Non
     os.truncate(shelf.store.path(made.id), MOST_BYTES + 1)
     (shelf.home / "sessions" / "by-name" / "long").touch()
     os.truncate(shelf.home / "sessions" / "by-name" / "long", 1 << 40)
-    with pytest.raises(InvalidFile, match=says("runs.sessions.disk.files.text_of")):
+    with pytest.raises(InvalidFile, match=says("runs.sessions.files.text_of")):
         shelf.store.open(made.id)
     assert shelf.store.resolve_alias("long") is None
 

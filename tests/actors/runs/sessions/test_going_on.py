@@ -14,7 +14,7 @@ from support.messages import has_message
 
 from callboard.actors.runs.begin import perform
 from callboard.actors.runs.session_run import RoundedOff, round_off, say, turn_in_session
-from callboard.actors.runs.sessions.disk import files
+from callboard.actors.runs.sessions import files
 from callboard.protocol.errors import NotFound, NotKept
 from callboard.protocol.requests import RunRequest
 from callboard.protocol.session import read_session

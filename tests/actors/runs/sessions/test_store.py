@@ -15,7 +15,7 @@ from support.session_store import Shelf
 from support.starter import forked_code
 
 from callboard.actors.io.secret_redaction import handed_out
-from callboard.actors.runs.sessions.disk import files
+from callboard.actors.runs.sessions import files
 from callboard.actors.runs.sessions.names import as_id
 from callboard.actors.runs.sessions.store import SessionStore
 from callboard.protocol.errors import Conflict, NotFound, NotKept, UsageError
@@ -156,19 +156,19 @@ def test_an_alias_file_with_garbage_counts_as_missing_and_is_told(shelf: Shelf) 
     pointer = shelf.home / "sessions" / "by-name" / "x"
     pointer.write_bytes(b"\xff\x00 not an id")
     assert shelf.store.resolve_alias("x") is None
-    assert has_message(shelf.warnings[-1], "runs.sessions.disk.catalog.pointed.2")
+    assert has_message(shelf.warnings[-1], "runs.sessions.store.pointed.2")
     fresh = shelf.store.open_or_create_by_alias("x")
     assert fresh.id != made.id
     pointer.write_text("0b6f2d4c-8e11-4c0c-9d7e-7d2b5e0e9a35\n")
     assert shelf.store.resolve_alias("x") is None
-    assert has_message(shelf.warnings[-1], "runs.sessions.disk.catalog.pointed")
+    assert has_message(shelf.warnings[-1], "runs.sessions.store.pointed")
 
 
 def test_a_session_that_can_not_be_read_spoils_no_list(shelf: Shelf) -> None:
     broken, fine = shelf.store.create(), shelf.store.create(alias="fine")
     shelf.store.path(broken.id).write_text("messages: [")
     assert [meta.id for meta in shelf.store.list()] == [fine.id]
-    assert has_message(shelf.warnings[-1], "runs.sessions.disk.stored._readable_session")
+    assert has_message(shelf.warnings[-1], "runs.sessions.store._readable_session")
 
 
 def test_files_are_for_their_owner_alone(shelf: Shelf) -> None:
@@ -216,7 +216,7 @@ def test_a_write_that_fails_leaves_the_old_state_and_no_rubbish(shelf: Shelf, mo
     monkeypatch.setattr(files.os, "fsync", full)
     made.session.title = "new"
     with pytest.raises(
-        NotKept, match=says("runs.sessions.disk.files.disk_errors_named.2", reason="No space left on device")
+        NotKept, match=says("runs.sessions.files.disk_errors_named.2", reason="No space left on device")
     ):
         shelf.store.save(made)
     monkeypatch.undo()

@@ -14,9 +14,17 @@ from typing import Any
 
 import pytest
 
-from callboard.actors.runs.setup.detect import facts, of_provider, offers, providers_by_name
+from callboard.actors.runs.setup.detect import (
+    ModelServer,
+    answering,
+    facts,
+    names_in,
+    of_provider,
+    offers,
+    places,
+    providers_by_name,
+)
 from callboard.actors.runs.setup.needed import needs_setup
-from callboard.actors.runs.setup.servers import ModelServer, answering, names_in, places
 
 OLLAMA = {"models": [{"name": "nomic-embed-text:latest", "model": "x"}, {"name": "llama3.2:latest", "size": 2}]}
 LM_STUDIO = {

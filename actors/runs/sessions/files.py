@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from .....protocol.errors import InvalidFile, NotKept
-from .....protocol.session import MOST_BYTES, head_of
-from ....io import atomic_write
+from ....protocol.errors import InvalidFile, NotKept
+from ....protocol.session import MOST_BYTES, head_of
+from ...io import atomic_write
 
 _HEAD = 64 * 1024
 
