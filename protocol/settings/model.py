@@ -64,8 +64,8 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     resume: Annotated[
         Resume,
         Meta(
-            description="What a server does at its start with runs whose server was killed: goes on with them, lists "
-            "them for a person, or leaves them."
+            description="What a server does at its start with runs whose server was killed. auto: resume them; ask: "
+            "list them for the user; never: leave them."
         ),
     ] = "auto"
     keep_days: Annotated[
@@ -78,15 +78,15 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     dormant_after: Annotated[
         Annotated[float, Meta(ge=0, le=86_400)] | None,
         Meta(
-            description="Seconds after which a server plays a run no more that waits for people alone, until an answer "
-            "comes; null: never.",
+            description="Seconds after which a server unloads a run that only waits for users, until an answer "
+            "arrives; null: never.",
         ),
     ] = 60.0
     on_unknown: Annotated[
         OnUnknown | None,
         Meta(
-            description="Treatment of calls that were under way at a kill, without a flag and a "
-            "setting of the agent's file."
+            description="Treatment of calls that were under way when the process was killed, unless a flag or the "
+            "agent's file sets it."
         ),
     ] = None
 
@@ -399,7 +399,7 @@ def prelude_of(settings: Settings, key: str) -> Prelude:
         return Prelude()
     first, colon, second = text.partition(":")
     if not colon or not first or not second:
-        raise ConfigError(f"`{key}` is session:NAME, SESSION:ROLE or role:NAME, not '{text}'")
+        raise ConfigError(f"`{key}` must be session:NAME, SESSION:ROLE or role:NAME, not '{text}'")
     if first == "role":
         return Prelude(role=second)
     return Prelude(session=second) if first == "session" else Prelude(session=first, role=second)
