@@ -102,7 +102,10 @@ def test_case_109_three_mistakes_are_told_in_one_go_each_with_its_line() -> None
             "  auth: {keys: [{subject: a, key_hash: '$argon2id$v=19$m=9999999,t=3,p=4$c2FsdA$aGFzaA', scopes: []}]}\n",
             "too expensive",
         ),
-        ("  auth: {keys: [{subject: a, key_hash: '$argon2i$v=19$m=8,t=3,p=4$c2FsdA$aGFzaA', scopes: []}]}\n", "not an arg"),
+        (
+            "  auth: {keys: [{subject: a, key_hash: '$argon2i$v=19$m=8,t=3,p=4$c2FsdA$aGFzaA', scopes: []}]}\n",
+            "not an arg",
+        ),
         ("  cors: {allowed_origins: [example.org]}\n", "an origin such as"),
         ("  cors: {allowed_origins: ['https://example.org/path']}\n", "an origin such as"),
         ("  cors: {allowed_origins: ['*'], allow_credentials: true}\n", "while every origin is allowed"),
