@@ -241,7 +241,7 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 
 class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="approval"):
-    """Asks a person to choose; the choice decides where to go."""
+    """Asks a user to choose; the choice selects the next node."""
 
     question: Annotated[str, Meta(description="Text of the question (template).")]
     options: Annotated[tuple[str, ...], Meta(description="The listed choices.")]
@@ -253,7 +253,7 @@ class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="input"):
-    """Asks a person for a text."""
+    """Asks a user for a text."""
 
     question: Annotated[str, Meta(description="Text of the question (template).")]
     default: Annotated[str | None, Meta(description="Value of an empty answer (template).")] = None

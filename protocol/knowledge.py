@@ -49,7 +49,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """Source that cannot be read. It is reported, and the other sources are read all the same.
+    """Source that cannot be read. It is reported, and the other sources are read nevertheless.
 
     Attributes:
         source: see `Document`.

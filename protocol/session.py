@@ -77,10 +77,10 @@ class Meta(msgspec.Struct, omit_defaults=True):
     Attributes:
         owner: subject that made it or claimed it; None for a file of older programs.
         created_at: RFC 3339.
-        created_by_key_id: the key its owner came with.
+        created_by_key_id: id of the API key that created it.
         cost: USD of all its turns, as far as their prices are known.
         runs: the durable runs that its newest turns were, so that none is written twice.
-        carries: the labels of all that was said (docs/security.md); None if that is not known.
+        carries: taint labels of its messages (docs/security.md); None if unknown.
     """
 
     owner: str | None = None

@@ -40,9 +40,9 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Patch of a request.
 
     Attributes:
-        url: the whole URL, where it goes in place of its own.
+        url: the whole URL of the request, in place of the default one.
         body: merged into its JSON, key by key; null removes a key.
-        headers: set beside its own; null removes one.
+        headers: headers to add or replace; null removes one.
     """
 
     url: str = ""

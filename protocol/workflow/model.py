@@ -335,7 +335,7 @@ class Skills(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Retry(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a call of the model is tried again. A list that is left out is the default of the model gateway."""
+    """Retry policy for requests to the model. Omitted lists have the defaults of the model gateway."""
 
     enabled: bool = True
     # These three defaults are those of DevAll's program.
@@ -395,7 +395,7 @@ class FileSource(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SimpleStore(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="simple"):
-    """Remembers what nodes were given and said, found again by likeness."""
+    """Inputs and outputs of nodes, retrieved by similarity."""
 
     memory_path: Annotated[str | None, Meta(description="A file; `auto` or nothing for one of the run's.")] = None
     embedding: Embedding | None = None
@@ -447,7 +447,7 @@ LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 
 class Seed(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a node has in its queue, or has said, before anything runs."""
+    """Message in the queue or among the outputs of a node before the workflow starts."""
 
     role: Role
     content: str
@@ -457,7 +457,7 @@ class Seed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """The `config` of a node; which one, its node's `type` says."""
+    """Base of the configs of nodes; the node's `type` selects one."""
 
 
 class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="agent"):
@@ -489,14 +489,14 @@ class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class HumanConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="human"):
-    """Asks a person."""
+    """Asks a user."""
 
     description: Annotated[str | None, Meta(description="Instructions for the user.")] = None
     memories: tuple[MemoryUse, ...] = ()
 
 
 class LiteralConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="literal"):
-    """Says the same every time."""
+    """Emits the same message every time."""
 
     content: Id
     role: Literal["user", "assistant", "system"] = "user"
@@ -522,7 +522,7 @@ class PythonConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LoopCounterConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loop_counter"):
-    """Says nothing until its last visit."""
+    """Emits nothing until its last visit."""
 
     max_iterations: AtLeastOne = 10
     reset_on_emit: Annotated[bool, Meta(description="Restart the count after it has emitted.")] = True
