@@ -117,7 +117,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
     compression_keep_last: Count | None = None
     max_tool_result_chars: Count | None = None
-    memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
+    memory: Annotated[bool | None, no_effect("memory across conversations is not supported")] = None
     workspace_instructions: Annotated[
         bool, Meta(description="Add the AGENTS.md of the directory to the system prompt.")
     ] = True
@@ -125,7 +125,7 @@ class AgentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     enabled_skills: Annotated[Texts | None, Meta(description="The only skills it may read.")] = None
     inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
     skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None
-    enabled_macros: Annotated[Texts | None, no_effect("agents can't play macros")] = None
+    enabled_macros: Annotated[Texts | None, no_effect("agents can't run macros")] = None
 
 
 class Agent(AgentFile, frozen=True, kw_only=True):

@@ -190,7 +190,7 @@ def _oddities(cases: Cases, reading: Reading) -> Iterator[Problem]:
             text = "`answers` is neither a list nor a mapping of nodes"
             yield source.problem("error", "wrong_type", text, (*path, "answers"), expected="[yes, no] or {node: yes}")
         if case.cassette is True:
-            text = "`cassette: true` says nothing"
+            text = "`cassette` is true, which names no file"
             yield source.problem(
                 "error", "wrong_type", text, (*path, "cassette"), expected="the name of a file, or false"
             )
@@ -206,7 +206,11 @@ def _of_expect(expect: Expect, source: Source, path: Path) -> Iterator[Problem]:
                 parse_path(place)
             except BadPath as error:
                 yield source.problem(
-                    "error", "bad_path", f"'{place}' is no path: {error}", (*path, key, place), at_key=True
+                    "error",
+                    "bad_path",
+                    f"'{place}' is not a path into a JSON value: {error}",
+                    (*path, key, place),
+                    at_key=True,
                 )
             yield from _of_value(value, source, (*path, key, place))
     for number, call in enumerate(expect.calls):
@@ -215,7 +219,7 @@ def _of_expect(expect: Expect, source: Source, path: Path) -> Iterator[Problem]:
     for number, text in enumerate(expect.asks):
         yield from _of_value(text, source, (*path, "asks", number))
     if expect.error is not None and expect.status == "done":
-        text = "a run that is done has no error"
+        text = "`error` is expected, but a run with the expected status `done` has no error"
         yield source.problem("error", "contradiction", text, (*path, "status"), hint="remove `status`, or `error`.")
 
 
@@ -225,17 +229,15 @@ def _of_value(value: Any, source: Source, path: Path) -> Iterator[Problem]:
         near = [key for key in value if key in LIKE] if isinstance(value, Mapping) else []
         if near:
             others = ", ".join(f"`{key}`" for key in value if key not in LIKE)
-            text = f"`{near[0]}` says what a value is like, and {others} does not"
-            hint = (
-                f"to expect this very mapping, write it below `equals`; words for what it is like: {', '.join(LIKE)}."
-            )
+            text = f"`{near[0]}` is a condition for the value, but {others} is not a condition"
+            hint = f"to expect exactly this mapping, write it below `equals`. The conditions are {', '.join(LIKE)}."
             yield source.problem("error", "unknown_key", text, path, hint=hint)
         return
     if "matches" in value:
         try:
             re.compile(str(value["matches"]))
         except re.error as error:
-            text = f"'{value['matches']}' is no regular expression: {error}"
+            text = f"'{value['matches']}' is not a regular expression: {error}"
             yield source.problem("error", "bad_pattern", text, (*path, "matches"))
     for word in ("at_least", "at_most"):
         if word in value and (isinstance(value[word], bool) or not isinstance(value[word], int | float)):
@@ -270,7 +272,7 @@ def parse_path(path: str) -> list[Step]:
     while place < len(text):
         found = _STEP.match(text, place)
         if found is None:
-            raise BadPath(f"what is {text[place:]!r}? (items[0].name, items[*], ['a name'])")
+            raise BadPath(f"{text[place:]!r} is not a step of a path (examples: items[0].name, items[*], ['a name'])")
         name, number, star, single, double = found.groups()
         if number is not None:
             steps.append(int(number))
@@ -298,7 +300,7 @@ def _at(value: Any, steps: list[Step], where: str) -> Any:
     step, rest = steps[0], steps[1:]
     if step is None:
         if not isinstance(value, list):
-            raise PathMissing(f"{where} is no list")
+            raise PathMissing(f"{where} is not a list")
         return [_at(each, rest, f"{where}[{number}]") for number, each in enumerate(value)]
     if isinstance(step, int):
         if not isinstance(value, list) or not -len(value) <= step < len(value):

@@ -169,15 +169,15 @@ def read_cassette(text: str, file: str) -> list[AnyLine]:
         try:
             lines.append(_LINES.decode(line))
         except msgspec.MsgspecError as error:
-            raise _invalid(file, number, f"this is no line of a cassette: {error}") from None
+            raise _invalid(file, number, f"this is not a line of a cassette: {error}") from None
         if number == 1 and not isinstance(lines[0], Head):
-            raise _invalid(file, 1, 'this is no cassette: its first line should begin with {"line":"cassette"')
+            raise _invalid(file, 1, 'this is not a cassette: its first line should begin with {"line":"cassette"')
         if isinstance(lines[0], Head) and lines[0].version > VERSION:
-            raise _invalid(file, 1, f"this cassette is of a later callboard (version {lines[0].version})")
+            raise _invalid(file, 1, f"this cassette was recorded by a newer version of callboard ( {lines[0].version})")
     if not lines:
-        raise _invalid(file, 1, "this is no cassette: it is empty")
+        raise _invalid(file, 1, "this is not a cassette: the file is empty")
     if not isinstance(lines[-1], CassetteEnd):
-        raise _invalid(file, len(lines), "this cassette is not whole: its last line is missing")
+        raise _invalid(file, len(lines), "this cassette is incomplete: its last line is missing")
     return lines
 
 
@@ -189,6 +189,6 @@ def _invalid(file: str, line: int, message: str) -> InvalidFile:
         file=file,
         line=line,
         column=1,
-        hint="record it anew",
+        hint="record it again",
     )
     return InvalidFile(str(problem), [problem])

@@ -235,7 +235,7 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         input_tokens, output_tokens: all that the model has read and written.
         cached_tokens: of the input, what the provider's cache had.
         cache_write_tokens: of the input, what went into that cache; cache_write_1h_tokens: of these, for an hour.
-        reasoning_tokens: of the output, what was thought before the answer.
+        reasoning_tokens: the part of the output that is reasoning.
     """
 
     input_tokens: int = 0

@@ -37,7 +37,7 @@ def renamed(given: dict[str, Any], names: Mapping[str, str], what: str) -> None:
     for new, old in names.items():
         if old in given:
             if new in given:
-                raise UsageError(f"{what} has `{new}`, and `{old}`, its old name: leave the old one out")
+                raise UsageError(f"{what} has both `{new}` and `{old}`, its old name: remove `{old}`")
             warn_of(f"{what}({old}=...)", f"{new}=")
         elif new in given:
             given[old] = given.pop(new)

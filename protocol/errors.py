@@ -205,7 +205,7 @@ class NodeFailed(RunFailed):
 
 
 class FailedEnd(NodeFailed):
-    """A graph reached an end node with an `error`, so the run has failed; it has an output all the same."""
+    """A graph reached an end node with an `error`: the run has failed, but it has an output."""
 
     code = "failed_end"
 

@@ -34,7 +34,7 @@ TERMINAL = frozenset({"run.finished", "run.failed", "run.cancelled"})
 
 
 class LlmRequest(EventData, frozen=True, kw_only=True):
-    """A request goes out. `messages` is their number, `tools` the names offered, `server` the `host:port` asked."""
+    """A request is sent. `messages` is the number of messages, `tools` the names of tools, `server` the `host:port`."""
 
     kind = "llm.request"
     model: str
@@ -57,7 +57,7 @@ def split_text(text: str) -> Iterator[str]:
 
 
 class LlmDelta(EventData, frozen=True, kw_only=True):
-    """A piece of text as it arrives."""
+    """A piece of the answer's text, as it arrives."""
 
     kind = "llm.delta"
     text: str
@@ -104,9 +104,9 @@ class LlmWaiting(EventData, frozen=True, kw_only=True):
     """Request delayed by a limit for at least `wait` seconds; 0 until another request ends.
 
     Attributes:
-        reason: `refused`: the provider said that there are too many; `rate`, `concurrency`: more would be;
-            `budget`: what is left of a limit is reserved for requests under way.
-        error: how the provider has refused this very request, if it has.
+        reason: `refused`: the provider refused it as too many requests; `rate`, `concurrency`: a limit of its client
+            is reached; `budget`: the rest of a limit is reserved for requests under way.
+        error: the provider's refusal of this request, if there was one.
     """
 
     kind = "llm.waiting"
@@ -125,11 +125,12 @@ class CacheMissed(EventData, frozen=True, kw_only=True):
 
 
 class LlmFallback(EventData, frozen=True, kw_only=True):
-    """Fallback: `model` failed, and the request goes to `next`.
+    """Fallback: `model` failed, and the request is sent to `next`.
 
     Attributes:
-        error: why.
-        asked: `model` was asked; else it was passed over, as it failed a moment ago or can't take this request.
+        error: reason of the failure.
+        asked: True if the request was sent to `model`; False if it was skipped, because it failed a moment ago or can't
+            handle this request.
     """
 
     kind = "llm.fallback"
@@ -140,11 +141,11 @@ class LlmFallback(EventData, frozen=True, kw_only=True):
 
 
 class LlmEmbedding(EventData, frozen=True, kw_only=True):
-    """A request for the vectors of `texts` texts is over, after `attempt` tries; the last one took `seconds`.
+    """A request for the embeddings of `texts` texts ended, after `attempt` tries; the last one took `seconds`.
 
     Attributes:
         input_tokens: 0 where the provider does not say.
-        error, code: why it was given up. One that is interrupted has no event.
+        error, code: error with which it was given up. An interrupted request has no event.
     """
 
     kind = "llm.embedding"
@@ -158,7 +159,7 @@ class LlmEmbedding(EventData, frozen=True, kw_only=True):
 
 
 class LlmRerank(EventData, frozen=True, kw_only=True):
-    """A request to put `texts` texts in order by a query is over; the rest is as that of `llm.embedding`."""
+    """A request to rerank `texts` texts by a query ended; the other fields are as in `llm.embedding`."""
 
     kind = "llm.rerank"
     model: str
@@ -171,7 +172,7 @@ class LlmRerank(EventData, frozen=True, kw_only=True):
 
 
 class LlmFailed(EventData, frozen=True, kw_only=True):
-    """A request is given up: the last error, of that `code`. One that is interrupted has no event of its own."""
+    """A request is given up, with its last error and its `code`. An interrupted request has no such event."""
 
     kind = "llm.failed"
     model: str
@@ -246,7 +247,7 @@ class CallUnknown(EventData, frozen=True, kw_only=True):
 
     Attributes:
         what: the tool, or the script.
-        then: what comes of it: it is made `again`, the model is `told`, it is left out (`skipped`), or `failed`.
+        then: reaction: the call is made `again` or `skipped`, the model is `told`, or the caller has `failed`.
     """
 
     kind = "call.unknown"
@@ -262,14 +263,14 @@ class RunFinished(EventData, frozen=True, kw_only=True):
 
 
 class RunFailed(EventData, frozen=True, kw_only=True):
-    """The run failed; `outcome.error` says why. Its `output` is empty unless it went on over `failures` to its end."""
+    """The run failed; `outcome.error` is the reason. Its `output` is empty unless it continued after `failures`."""
 
     kind = "run.failed"
     outcome: Json
 
 
 class RunCancelled(EventData, frozen=True, kw_only=True):
-    """The run was stopped from outside."""
+    """The run was cancelled from outside."""
 
     kind = "run.cancelled"
     outcome: Json
@@ -283,7 +284,7 @@ class JournalCheckpoint(EventData, frozen=True, kw_only=True):
 
 
 class McpServerStarting(EventData, frozen=True, kw_only=True):
-    """An MCP server is started: in `wait` seconds, if it failed before. Told as `mcp.started` is."""
+    """An MCP server is being started; in `wait` seconds, if it failed before. Emitted like `mcp.started`."""
 
     kind = "mcp.starting"
     server: str
@@ -291,7 +292,7 @@ class McpServerStarting(EventData, frozen=True, kw_only=True):
 
 
 class McpServerStarted(EventData, frozen=True, kw_only=True):
-    """An MCP server was started and speaks revision `protocol`. Told by its actor and on the run that wanted it."""
+    """An MCP server was started, with revision `protocol`. Emitted by its actor, and on the run that needed it."""
 
     kind = "mcp.started"
     server: str
@@ -302,7 +303,7 @@ class McpServerStarted(EventData, frozen=True, kw_only=True):
 
 
 class McpServerStopped(EventData, frozen=True, kw_only=True):
-    """An MCP server has ended: as it should (`error` is empty), or by itself."""
+    """An MCP server ended: it was stopped (`error` is empty), or ended unexpectedly."""
 
     kind = "mcp.stopped"
     server: str
@@ -320,8 +321,8 @@ class McpServerFailed(EventData, frozen=True, kw_only=True):
 class KnowledgeBuilding(EventData, frozen=True, kw_only=True):
     """Progress of a knowledge base build; emitted at most a few times a second.
 
-    `phase` is `pull` (the model's weights come: bytes), `read` (sources), `embed` or `index` (chunks); `total` is None
-    where it is not known.
+    `phase` is `pull` (download of the model's weights, in bytes), `read` (sources), `embed` or `index` (chunks);
+    `total` is None if unknown.
     """
 
     kind = "knowledge.building"
@@ -370,8 +371,8 @@ class GraphStarted(EventData, frozen=True, kw_only=True):
 class GraphFinished(EventData, frozen=True, kw_only=True):
     """A graph ended. `timing` maps node id to `[visits, total seconds, longest seconds]`.
 
-    `error` is what ended it before an end node, or the first failure that it went on over although the file accepts
-    none there; `code` is its stable code.
+    `error` is the error that ended it before an end node, or the first failure after which it continued although the
+    file does not accept one there; `code` is its stable code.
     """
 
     kind = "graph.finished"
@@ -415,7 +416,7 @@ class NodeEntered(EventData, frozen=True, kw_only=True):
 
 
 class NodeExited(EventData, frozen=True, kw_only=True):
-    """A node ended; `next` is where its lane goes. With `error` (and `code`) it failed, and was routed all the same."""
+    """A node ended; its lane continues with `next`. `error` (and `code`): it failed, and was routed nevertheless."""
 
     kind = "node.exited"
     node: str
@@ -442,9 +443,9 @@ class StatePatch(EventData, frozen=True, kw_only=True):
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
-    """A tool call (or a script node's process) starts. `arguments` is their JSON text, its middle left out if long.
+    """A tool call (or a script node's process) starts. `arguments` is JSON text, shortened in the middle if long.
 
-    `origin` says where the tool comes from: `builtin`, `file`, `function`, `family` (what agents are given), `mcp`.
+    `origin` is the source of the tool: `builtin`, `file`, `function`, `family` (built-in tools of agents), `mcp`.
     """
 
     kind = "tool.call.started"
@@ -454,7 +455,7 @@ class ToolStarted(EventData, frozen=True, kw_only=True):
 
 
 class ToolDelta(EventData, frozen=True, kw_only=True):
-    """A line that a tool printed while it works."""
+    """A line of output of a running tool."""
 
     kind = "tool.call.delta"
     tool: str
@@ -473,8 +474,8 @@ class ToolProgress(EventData, frozen=True, kw_only=True):
 
 class FileChanged(EventData, frozen=True, kw_only=True):
     """File changed by a built-in tool: `how` is `created`, `changed` or `removed`; of a directory that was removed,
-    the directory alone. `added` and `removed` count lines; null where there are none, or the file is long. `diff` is
-    what has changed, 8,000 characters at most; "" where that may not be shown, or is no text.
+    the directory alone. `added` and `removed` count lines; null if it has none, or is too long. `diff` has at
+    most 8,000 characters; "" if it may not be shown, or the file is not text.
     """
 
     kind = "file.changed"
@@ -487,9 +488,9 @@ class FileChanged(EventData, frozen=True, kw_only=True):
 
 
 class ToolFinished(EventData, frozen=True, kw_only=True):
-    """A tool call ended; `status` is the process' exit status where it is a process.
+    """A tool call ended; `status` is the exit status, if it was a process.
 
-    `result` is what a model's call came to, as text, its middle left out if long; `code` that of the error.
+    `result` is the result of a model's call as text, shortened in the middle if long; `code` that of the error.
     """
 
     kind = "tool.call.finished"
@@ -504,7 +505,7 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
 class UsageUpdate(EventData, frozen=True, kw_only=True):
     """Totals of the run so far for one model, and for the node that asked it. Costs in USD.
 
-    With `priced` (`node_priced`) false, replies whose price is not known are not in the cost.
+    If `priced` (`node_priced`) is false, the cost lacks replies with an unknown price.
     """
 
     kind = "usage.update"
@@ -521,7 +522,7 @@ class UsageUpdate(EventData, frozen=True, kw_only=True):
 
 
 class AgentStarted(EventData, frozen=True, kw_only=True):
-    """An agent begins its loop; `tools` are the names it is offered. `child` is its id, if an agent spawned it."""
+    """An agent begins its loop; `tools` are the names of its tools. `child` is its id, if an agent spawned it."""
 
     kind = "agent.started"
     agent: str
@@ -531,7 +532,7 @@ class AgentStarted(EventData, frozen=True, kw_only=True):
 
 
 class AgentFinished(EventData, frozen=True, kw_only=True):
-    """An agent's loop ended; `stop` says why (`done`, `handed_out`, `todo_limit`, `todo_stuck`), else `error` does."""
+    """An agent's loop ended; `stop` is the reason (`done`, `handed_out`, `todo_limit`, `todo_stuck`), or `error`."""
 
     kind = "agent.finished"
     agent: str
@@ -546,7 +547,7 @@ class AgentFinished(EventData, frozen=True, kw_only=True):
 
 
 class AgentTold(EventData, frozen=True, kw_only=True):
-    """A person or program (`by`) wrote to an agent at work; its model reads the `text` with the next request."""
+    """A user or program (`by`) sent text to a running agent; its model receives the `text` with the next request."""
 
     kind = "agent.told"
     agent: str
@@ -555,7 +556,7 @@ class AgentTold(EventData, frozen=True, kw_only=True):
 
 
 class AgentContinued(EventData, frozen=True, kw_only=True):
-    """Agent with open todos stopped and was told to continue, for the `count`th of at most `most` times."""
+    """An agent with open todos stopped, and was made to continue, for the `count`th of at most `most` times."""
 
     kind = "agent.continued"
     agent: str
@@ -565,8 +566,8 @@ class AgentContinued(EventData, frozen=True, kw_only=True):
 
 
 class HistoryCompacting(EventData, frozen=True, kw_only=True):
-    """A conversation came near its model's window: a model is asked for a summary of its first `turns` turns. The next
-    request would have `tokens`."""
+    """A conversation approached its model's window: a model summarizes its first `turns` turns. The next request would
+    have `tokens`."""
 
     kind = "history.compacting"
     agent: str
@@ -575,8 +576,8 @@ class HistoryCompacting(EventData, frozen=True, kw_only=True):
 
 
 class HistoryCompacted(EventData, frozen=True, kw_only=True):
-    """A conversation came near its model's window, and was shortened: a summary has taken the place of older turns
-    (`turns`), or results of tools were cut (`results`). The next request had `tokens`, and has `tokens_now`."""
+    """A conversation approached its model's window, and was shortened: a summary replaced older turns (`turns`), or
+    results of tools were cut (`results`). The next request shrank from `tokens` to `tokens_now`."""
 
     kind = "history.compacted"
     agent: str

@@ -46,11 +46,13 @@ AtLeastOne: TypeAlias = Annotated[int, Meta(ge=1)]
 Json = Any
 """A JSON value: str, int, float, bool, None, or lists and string-keyed dicts of them."""
 
-INJECT_SKILLS = Meta(description="Tell what skills there are; false: only the tool `skill` is offered.")
-SKILL_INSTRUCTIONS = Meta(description="What stands above the list of skills, in place of our words.")
-NO_JOBS = no_effect("there are no background jobs here yet")
+INJECT_SKILLS = Meta(description="List the skills in the system prompt; false: only the tool `skill` is offered.")
+SKILL_INSTRUCTIONS = Meta(
+    description="Text above the list of skills in the system prompt, in place of the built-in one."
+)
+NO_JOBS = no_effect("background jobs are not supported yet")
 NO_SPAWNING = no_effect("llm nodes can't spawn agents")
-NO_ENTITIES = no_effect("no graph of entities is made of documents")
+NO_ENTITIES = no_effect("graphs of entities are not supported")
 
 Reducer: TypeAlias = Literal["append", "extend", "concat", "sum", "max", "min", "merge", "overwrite"]
 OnError: TypeAlias = Literal["fail", "continue", "collect"]
@@ -95,10 +97,10 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class OwnLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """*Ours.* What may be used at most by an agent, a graph or a node, and by all that works below it."""
 
-    max_cost: Annotated[Usd | None, Meta(description="USD; only models whose price is known are asked.")] = None
+    max_cost: Annotated[Usd | None, Meta(description="USD; only models with a known price may be used.")] = None
     max_tokens: Annotated[AtLeastOne | None, Meta(description="Tokens of input and output.")] = None
     max_turns: Annotated[AtLeastOne | None, Meta(description="Replies of models.")] = None
-    timeout: Annotated[Seconds | None, Meta(description="Seconds, from its beginning.")] = None
+    timeout: Annotated[Seconds | None, Meta(description="Seconds from its start.")] = None
 
     @property
     def of_models(self) -> bool:
@@ -239,7 +241,7 @@ class AgentNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag
 
 
 class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="approval"):
-    """Asks a person to choose; the choice decides where to go."""
+    """Asks a user to choose; the choice selects the next node."""
 
     question: Annotated[str, Meta(description="Text of the question (template).")]
     options: Annotated[tuple[str, ...], Meta(description="The listed choices.")]
@@ -251,7 +253,7 @@ class ApprovalNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class InputNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="input"):
-    """Asks a person for a text."""
+    """Asks a user for a text."""
 
     question: Annotated[str, Meta(description="Text of the question (template).")]
     default: Annotated[str | None, Meta(description="Value of an empty answer (template).")] = None
@@ -277,7 +279,7 @@ class RagNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     extractor_model: Annotated[str | None, NO_ENTITIES] = None
     extractor_prompt: Annotated[str | None, NO_ENTITIES] = None
     graph_hops: Annotated[Count | None, NO_ENTITIES] = None
-    driver: Annotated[Literal["yaml", "duckdb"] | None, no_effect("there is but one kind of index")] = None
+    driver: Annotated[Literal["yaml", "duckdb"] | None, no_effect("there is only one kind of index")] = None
 
 
 class MapNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="map"):

@@ -172,8 +172,10 @@ def _table(hooks: Cursor, file: str) -> HookTable:
         event = next((each for each in EVENTS if each == name), None)
         if event is None:
             near = None if name in _ELSEWHERE else did_you_mean(name, EVENTS)
-            hint = near or f"those that happen here are {', '.join(EVENTS)}"
-            hooks.key(name).warn("unknown_event", f"hooks for `{name}` are never run here", hint)
+            hint = near or f"the supported events are {', '.join(EVENTS)}"
+            hooks.key(name).warn(
+                "unknown_event", f"Callboard does not support the event `{name}`; its hooks never run", hint
+            )
         elif not hooks[name].is_list:
             hooks[name].misfit('[{"matcher": "...", "hooks": [...]}]')
         else:
@@ -193,11 +195,13 @@ def _group(group: Cursor, file: str) -> list[Hook]:
             re.compile(pattern)
         except re.error as error:
             assert matcher is not None
-            matcher.error("bad_matcher", f"`matcher` is no regular expression: {error}")
+            matcher.error("bad_matcher", f"`matcher` is not a regular expression: {error}")
             return []
     listed = group.get("hooks")
     if listed is None or not listed.is_list:
-        (listed or group).error("wrong_type", "there are no `hooks`", expected='"hooks": [{"type": "command", ...}]')
+        (listed or group).error(
+            "wrong_type", "`hooks` is missing or not a list", expected='"hooks": [{"type": "command", ...}]'
+        )
         return []
     return [hook for each in listed.items if (hook := _hook(each, pattern, file)) is not None]
 
@@ -207,18 +211,18 @@ def _hook(given: Cursor, matcher: str, file: str) -> Hook | None:
     kind = "command" if given.get("type") is None else given["type"].text
     command, args = given["command"].text, given.get("args")
     if kind != "command":
-        what = f"a hook of type `{plain(given['type'].node) if kind is None else kind}` is not run here"
+        what = f"a hook of type `{plain(given['type'].node) if kind is None else kind}` is not supported; it never runs"
         given.warn("unknown_hook", what, "write a command: {type: command, command: ...}")
         return None
     if not command:
-        given.key("command").error("missing_key", "the hook has no `command`", expected="a line of shell")
+        given.key("command").error("missing_key", "the hook has no `command`", expected="a shell command")
     timeout = _number(given)
     on_error = given.get("on_error")
     if on_error is not None and on_error.text not in ("allow", "deny"):
         on_error.error("wrong_value", f"`on_error` is {describe(on_error.node)}", expected="allow or deny")
     for key in given.entries:
         if key in _NO_EFFECT:
-            given.key(key).warn("ignored_key", f"`{key}` of a hook has no effect here")
+            given.key(key).warn("ignored_key", f"`{key}` of a hook has no effect in Callboard")
         elif key not in _KNOWN:
             given.key(key).warn("unknown_key", f"unknown key `{key}`; it has no effect")
     listed = None if args is None else [item.text for item in args.items]

@@ -188,7 +188,7 @@ def _json_of(value: Any) -> Any:
     # Recognised by attributes, because pydantic is not a dependency. `model_dump` alone may be a method of any class.
     if dump is not None and hasattr(value, "__pydantic_core_schema__"):
         return dump(mode="json")
-    raise TypeError(f"an object of the type {type(value).__name__} is no JSON: {JSON_TYPES}")
+    raise TypeError(f"an object of type {type(value).__name__} can't be converted to JSON: {JSON_TYPES}")
 
 
 class UnfitValue(ValueError):

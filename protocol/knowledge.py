@@ -49,7 +49,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """Source that cannot be read. It is reported, and the other sources are read all the same.
+    """Source that cannot be read. It is reported, and the other sources are read nevertheless.
 
     Attributes:
         source: see `Document`.
@@ -142,7 +142,7 @@ def read_knowledge_file(text: str, file: str) -> tuple[KnowledgeFile | None, lis
     reading = Reading(file)
     found = reading.fill(KnowledgeFile, root, what="a knowledge base")
     if not found.documents and ("documents",) not in reading.broken:
-        what = "`documents` is empty: there is nothing to know"
+        what = "`documents` is empty, so the knowledge base would be empty"
         expected = "a list of at least one file, directory, glob or URL"
         reading.report("error", "no_documents", what, ("documents",), root, expected=expected)
     problems = in_file_order([*problems, *reading.problems])

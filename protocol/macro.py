@@ -157,7 +157,7 @@ def _oddities(macro: Macro, reading: Reading) -> list[Problem]:
             text = f"two variables are called '{name}'"
             found.append(source.problem("error", "duplicate_variable", text, path, hint="rename one of the two."))
         elif _REFERENCE.fullmatch(f"{{{{{name}}}}}") is None:
-            text = f"no step can name a variable '{name}'"
+            text = f"no step can refer to a variable called '{name}'"
             hint = "use a name without braces, on one line."
             found.append(source.problem("error", "bad_name", text, path, hint=hint))
         variable = macro.variables[place]
@@ -170,10 +170,10 @@ def _oddities(macro: Macro, reading: Reading) -> list[Problem]:
         found.append(source.problem("error", "no_steps", text, ("steps",), expected=expected))
     for place, step in enumerate(macro.steps):
         if not step.strip():
-            found.append(source.problem("warning", "empty_step", "this step says nothing", ("steps", place)))
+            found.append(source.problem("warning", "empty_step", "this step is empty", ("steps", place)))
         for name in dict.fromkeys(_REFERENCE.findall(step)):
             if name not in names:
-                text = f"`{{{{{name}}}}}` is no variable of this macro and stays as it is"
+                text = f"`{{{{{name}}}}}` is not a variable of this macro, so it is not replaced"
                 found.append(source.problem("warning", "unknown_variable", text, ("steps", place)))
     return found
 

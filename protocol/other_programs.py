@@ -133,7 +133,7 @@ def problem_of(found: Foreign, file: str) -> Problem:
         line=1,
         column=1,
         code="foreign_file",
-        message=f"this is {found.what}, which is not read here",
+        message=f"this is {found.what}, which Callboard can't read",
         expected="an agent, a graph or a DevAll workflow",
         hint=found.instead,
     )

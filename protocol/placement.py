@@ -30,7 +30,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 Place: TypeAlias = Literal["here", "anywhere"] | Needs
 PLACE = Meta(
-    description="In a cluster, who plays it: the worker of its run (here), any worker (anywhere), or one with labels "
+    description="In a cluster, the worker that executes it: that of its run (here), any (anywhere), or one with labels "
     "(needs)."
 )
 

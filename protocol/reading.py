@@ -231,7 +231,7 @@ class Reading:
     def _missing(self, key: str, field: Field, node: Mapping, path: Path, what: str, fields: Iterable[Field]) -> Any:
         present = node.entries.get(key)
         place = (present.line, present.column) if present else (node.line, node.column)
-        state = "stands there without a value" if present else "is not there"
+        state = "has no value" if present else "is missing"
         required = ", ".join(f"`{other.encode_name}`" for other in fields if other.required)
         message = f"{self.prefix}missing field `{key}`: {what} needs it, and it {state}"
         expected, hint = f"`{key}:` with {wording(field.type)}", f"Hint: the required fields of {what} are {required}."

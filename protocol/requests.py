@@ -98,7 +98,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defaults=True, forbid_unknown_fields=True):
-    """Options of a run; see the module.
+    """Options of a run.
 
     Attributes:
         target: an agent's name, an agent's directory, a YAML file, or an `Agent` made in Python; in a session "" for
@@ -106,7 +106,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         prompt: the user's words; in a graph, the value of `{{initial_prompt}}`.
         typed: the part of `prompt` that the user has typed, if another part came through a pipe or from a file; None
             for all of it. Labels (docs/security.md) treat only these words as the user's own.
-        model: default model, `client:model`.
+        model: `client:model`, or several separated by commas. It takes precedence over the models of the settings and
+            of the files of agents and graphs; a node's own model takes precedence over it.
         variables: values of the agent's variables; for a workflow, values of `${NAME}`.
         state: replaces keys of a graph's `initial_state`; JSON values.
         answers: answers to questions: a list used in order, or a mapping of node ids to an answer or a list of answers;
@@ -187,7 +188,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
             raise UsageError(f"compat must be one of {', '.join(COMPAT)}, not '{self.compat}'")
         if self.id is not None and not ID.fullmatch(self.id):
             raise UsageError(
-                f"the id of a run is 'run-' and up to 40 lower-case letters or digits, not {self.id[:60]!r}"
+                f"the id of a run must be 'run-' and 1 to 40 lower-case letters or digits, not {self.id[:60]!r}"
             )
         if self.on_unknown is not None and self.on_unknown not in ON_UNKNOWN:
             raise UsageError(f"on_unknown must be one of {', '.join(ON_UNKNOWN)}, not '{self.on_unknown}'")

@@ -70,19 +70,21 @@ class RoleFile(msgspec.Struct, frozen=True, kw_only=True):
     enabled_tools: Annotated[Names | None, Meta(description="Tools and aliases it may call, or `all`.")] = None
     use_tools: Annotated[Names | None, Meta(description="What aichat calls `enabled_tools`.")] = None
     enabled_mcp_servers: Annotated[Names | None, Meta(description="MCP servers and aliases, or `all`.")] = None
-    prompt: Annotated[str | None, Meta(description="A prompt beside the text, which is the system prompt then.")] = None
+    prompt: Annotated[str | None, Meta(description="The prompt; the text of the file then is the system prompt.")] = (
+        None
+    )
     auto_continue: Annotated[
         bool | None, Meta(description="Continue automatically while the todo list has open items.")
     ] = None
     max_auto_continues: Annotated[Count | None, Meta(description="Maximum number of automatic continuations.")] = None
     inject_todo_instructions: bool | None = None
     continuation_prompt: str | None = None
-    memory: Annotated[bool | None, no_effect("nothing is remembered from one conversation to the next")] = None
+    memory: Annotated[bool | None, no_effect("memory across conversations is not supported")] = None
     skills_enabled: Annotated[bool | None, Meta(description="Allow it to read skills.")] = None
     enabled_skills: Annotated[Names | None, Meta(description="The only skills it may read.")] = None
     inject_skill_instructions: Annotated[bool | None, INJECT_SKILLS] = None
     skill_instructions: Annotated[str | None, SKILL_INSTRUCTIONS] = None
-    enabled_macros: Annotated[Names | None, no_effect("models can't play macros")] = None
+    enabled_macros: Annotated[Names | None, no_effect("models can't run macros")] = None
 
 
 class Example(msgspec.Struct, frozen=True):
@@ -263,7 +265,7 @@ def _uneven(template: str) -> str | None:
     marks = [mark[1] for mark in _CASE.finditer(template)]
     for number, mark in enumerate(marks):
         if mark != ("INPUT", "OUTPUT")[number % 2]:
-            return f"`### {mark}:` stands where `### {('INPUT', 'OUTPUT')[number % 2]}:` is expected"
+            return f"`### {mark}:` is written where `### {('INPUT', 'OUTPUT')[number % 2]}:` is expected"
     return "the last `### INPUT:` has no `### OUTPUT:`" if len(marks) % 2 else None
 
 
@@ -280,7 +282,7 @@ def _parted(text: str, source: Source) -> tuple[FrontMatter, list[Problem]]:
     if not halves.open:
         return halves, []
     message = f"the front matter that begins in line {halves.open} does not end, so all of the file is the prompt"
-    hint = "write a line `---` behind the last key."
+    hint = "write a line `---` after the last key."
     told = source.problem("warning", "open_front_matter", message, hint=hint)
     return halves, [msgspec.structs.replace(told, line=halves.open, column=1)]
 
@@ -312,7 +314,7 @@ def _oddities(role: Role, root: Mapping, source: Source) -> list[Problem]:
         text = "`use_tools` is ignored beside `enabled_tools`" if both else "`use_tools` is read as `enabled_tools`"
         warn("old_key", text, "use_tools", "call it `enabled_tools`.")
     if INPUT in role.text and role.template != role.text:
-        text = f"`{INPUT}` stays in the text as it is: with the key `prompt`, the text is the system prompt"
+        text = f"`{INPUT}` is not replaced: with the key `prompt`, the text of the file is the system prompt"
         warn("input_in_system", text, "prompt", f"put `{INPUT}` into `prompt`.")
     if role.embedded is None and (why := _uneven(role.template)) is not None:
         text = f"{why}, so the whole prompt is a system prompt"

@@ -49,10 +49,12 @@ class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = None
     write: Annotated[
         tuple[str, ...],
-        Meta(description="Directories and files that may be written beside the working directory."),
+        Meta(description="Directories and files that may be written in addition to the working directory."),
     ] = ()
-    hide: Annotated[tuple[str, ...], Meta(description="Paths that can't be read, beside those of secrets.")] = ()
-    show: Annotated[tuple[str, ...], Meta(description="Paths of secrets that may be read all the same.")] = ()
+    hide: Annotated[
+        tuple[str, ...], Meta(description="Paths that can't be read, in addition to those of secrets.")
+    ] = ()
+    show: Annotated[tuple[str, ...], Meta(description="Paths of secrets that may be read nevertheless.")] = ()
     network: Annotated[
         Network | None,
         Meta(
@@ -63,7 +65,9 @@ class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ] = None
     env: Annotated[
         tuple[str, ...],
-        Meta(description="Variables that are handed over although their names look like secrets; `*`: any text."),
+        Meta(
+            description="Environment variables passed on although their names look like secrets; `*` matches any text."
+        ),
     ] = ()
 
 
@@ -72,14 +76,14 @@ class OwnSandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     profile: Annotated[
         Literal["read-only", "workspace", "open"] | None,
-        Meta(description="As the user's; of the two the stricter one counts."),
+        Meta(description="Profile; the stricter one of this and the user's applies."),
     ] = None
-    hide: Annotated[tuple[str, ...], Meta(description="Paths that can't be read, beside the user's.")] = ()
-    network: Annotated[Literal["off"] | None, Meta(description="`off`: none, not for MCP servers either.")] = None
+    hide: Annotated[tuple[str, ...], Meta(description="Paths that can't be read, in addition to the user's.")] = ()
+    network: Annotated[Literal["off"] | None, Meta(description="`off`: no network, not even for MCP servers.")] = None
 
 
 Own: TypeAlias = Literal["read-only", "workspace", "open"] | OwnSandbox
-OWN = Meta(description="What its processes may do: a profile, or a block. It narrows what the user allows.")
+OWN = Meta(description="Permissions of its processes: a profile, or a block. They can only restrict those of the user.")
 
 
 class UserSandbox(SandboxRules, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -77,10 +77,10 @@ class Meta(msgspec.Struct, omit_defaults=True):
     Attributes:
         owner: subject that made it or claimed it; None for a file of older programs.
         created_at: RFC 3339.
-        created_by_key_id: the key its owner came with.
+        created_by_key_id: id of the API key that created it.
         cost: USD of all its turns, as far as their prices are known.
         runs: the durable runs that its newest turns were, so that none is written twice.
-        carries: the labels of all that was said (docs/security.md); None if that is not known.
+        carries: taint labels of its messages (docs/security.md); None if unknown.
     """
 
     owner: str | None = None
@@ -155,12 +155,12 @@ def read_session(text: str, file: str) -> Session:
     found = read_yaml(text, file)
     found = {} if found is None else found
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise InvalidFile(f"{file}: a session is a mapping with text for keys")
+        raise InvalidFile(f"{file}: the top level is not a mapping with texts as keys")
     known = {key: value for key, value in found.items() if key in _FIELDS and not _is_gap(key, value)}
     try:
         session = convert(known, Session, strict=True)
     except msgspec.ValidationError as error:
-        raise InvalidFile(f"{file} is no session: {error}") from None
+        raise InvalidFile(f"{file} is not a session file: {error}") from None
     session.other = {key: value for key, value in found.items() if key not in _FIELDS}
     return session
 
@@ -229,7 +229,7 @@ def _cut(value: Json, levels: int) -> Json:
     if not isinstance(value, dict | list):
         return value
     if levels == 0:
-        return "[nested too deeply to be kept]"
+        return "[removed: nested too deeply]"
     if isinstance(value, dict):
         return {key: _cut(each, levels - 1) for key, each in value.items()}
     return [_cut(each, levels - 1) for each in value]
@@ -284,7 +284,7 @@ class _Reading:
         mapping = isinstance(event, yaml.MappingStartEvent)
         self._check_tag(event.tag, "map" if mapping else "seq")
         if len(self._open) >= DEEPEST:
-            raise InvalidFile(f"{self._file}: it nests too deeply (more than {DEEPEST})")
+            raise InvalidFile(f"{self._file}: lists and mappings are nested more than {DEEPEST} levels deep")
         self._open.append(_Open(event.anchor, self._size, mapping=mapping))
         self._size += 1
 
@@ -296,12 +296,14 @@ class _Reading:
 
     def _alias(self, anchor: str) -> Json:
         if anchor not in self._anchors:
-            raise InvalidFile(f"{self._file}: the alias *{anchor[:60]} stands for nothing that is there before it")
+            raise InvalidFile(
+                f"{self._file}: the alias *{anchor[:60]} refers to an anchor that is not defined before it"
+            )
         value, size = self._anchors[anchor]
         self._size += size
         self._aliased += size
         if self._aliased > MOST_ALIASED:
-            raise InvalidFile(f"{self._file}: its aliases stand for too much")
+            raise InvalidFile(f"{self._file}: its aliases expand to too many values")
         return value
 
     def _put(self, value: Json) -> None:
@@ -315,7 +317,7 @@ class _Reading:
             here.value[here.key] = value
             here.has_key = False
         elif isinstance(value, list | dict):
-            raise InvalidFile(f"{self._file}: a key is a text, not a list or a mapping")
+            raise InvalidFile(f"{self._file}: a list or a mapping can't be a key")
         else:
             here.key, here.has_key = value, True
 
@@ -341,7 +343,7 @@ class _Reading:
 
     def _check_tag(self, tag: str | None, kind: str) -> None:
         if tag not in (None, "!", _YAML + kind) and not (kind == "int" and tag == _YAML + "float"):
-            raise InvalidFile(f"{self._file}: the tag {str(tag)[:60]!r} says nothing to us here")
+            raise InvalidFile(f"{self._file}: the tag {str(tag)[:60]!r} is not supported")
 
 
 def _whole(text: str) -> int:

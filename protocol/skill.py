@@ -51,10 +51,10 @@ class SkillFile(msgspec.Struct, frozen=True, kw_only=True, rename={"allowed_tool
     metadata: dict[str, Any] = {}
     allowed_tools: str | tuple[str, ...] = ""
     enabled_tools: Annotated[
-        str | tuple[str, ...], no_effect("a skill gives no tools; name them in `global_tools` of the agent")
+        str | tuple[str, ...], no_effect("a skill does not add tools; name them in `global_tools` of the agent")
     ] = ""
     enabled_mcp_servers: Annotated[
-        str | tuple[str, ...], no_effect("a skill gives no servers; name them in `mcp_servers` of the agent")
+        str | tuple[str, ...], no_effect("a skill does not add servers; name them in `mcp_servers` of the agent")
     ] = ""
 
 
@@ -153,7 +153,7 @@ def _of_standard(skill: Skill, directory: str) -> list[tuple[Severity, str, str]
             (
                 "warning",
                 "name",
-                f"`name` is '{name}', and its directory is '{called}', which counts; they must be alike",
+                f"`name` is '{name}', but its directory is called '{called}', which is used; make them equal",
             )
         )
     if not skill.description.strip():

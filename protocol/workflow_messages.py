@@ -190,7 +190,7 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         met: result of a condition.
         messages: messages that a processor returns; empty if it drops the message.
         failure: reason for a failure.
-        whose: path of the workflow.
+        whose: path of the workflow that the call belongs to.
         number: number of the version of the processors' shared state; the highest is the latest.
         shared: the shared state; None if it has not changed.
     """

@@ -210,7 +210,7 @@ class _Builder:
         else:
             self._unknown_tag(mark, tag)
         if isinstance(value, float) and not math.isfinite(value):
-            self._report(mark, "bad_scalar", f"{short(text) or tag} is not a number that JSON knows")
+            self._report(mark, "bad_scalar", f"{short(text) or tag} is not a number that JSON can represent")
             value = text
         return Scalar(value, text, line, column, quoted=not event.implicit[0])
 
@@ -324,7 +324,9 @@ class _Builder:
             mark, message = opened, f"the text in quotes that begins here is not closed {where}"
             hint = f"close it where the text ends, with {quote}."
         elif mark is not None and "\t" in _indent(text, mark.line):
-            self._report(mark, "yaml_syntax", "a tab stands where YAML wants spaces", hint="replace tabs by spaces.")
+            self._report(
+                mark, "yaml_syntax", "a tab is used where YAML requires spaces", hint="replace tabs by spaces."
+            )
             raise _UnreadableError if self.parser is yaml.Loader else _TabRefused
         self._report(mark, "yaml_syntax", message, hint=hint)
         raise _UnreadableError

@@ -188,7 +188,7 @@ def _block(block: dict[str, Json]) -> str | ImagePart:
         if str(inner.get("mimeType")).startswith("image/"):
             return _image(inner.get("mimeType"), inner.get("blob"), None)
         kind = f"resource of the type {inner.get('mimeType')}"
-    raise ValueError(f"a content block of type {kind!r} can't be read here; texts, images, links and text files can")
+    raise ValueError(f"a content block of type {kind!r} is not supported; send text, images, links or text files")
 
 
 def _fenced(name: str, text: str) -> str:

@@ -52,18 +52,18 @@ class ChatInfo(msgspec.Struct, kw_only=True):
     Attributes:
         chat: its id.
         model: `client:model` that answers the next prompt.
-        agent, role, session, rag: what it is in, by name; None for none. A session of `temp` has no name yet.
-        role_prompt: whether the role is a text of the person's (`.prompt`).
-        session_id: of a session that is stored; also of a chat without a name, which may be reopened by it.
-        turns: how many answers it remembers.
-        tokens: what the next request holds at least; None as long as no model has answered.
-        window: what the model takes at most; None where that is not known. `percent` is how much of it `tokens` are.
-        cost: in USD, of all that it has run, as far as prices are known; `priced`: whether all were.
-        settings: what `.set` can set and has a value, by key.
-        run: the run that is under way.
-        title: what it is about.
-        doing: what it does beside runs that takes a while, in words; None for nothing.
-        started: when it was opened.
+        agent, role, session, rag: names of those in use; None for none. The session `temp` has no name yet.
+        role_prompt: True if the role is a text that the user entered (`.prompt`).
+        session_id: id of a stored session; a chat without a session name may be reopened by it.
+        turns: number of answers in its history.
+        tokens: lower bound for the tokens of the next request; None until a model has answered.
+        window: context window of the model; None if unknown. `percent` is the share of it that `tokens` take.
+        cost: USD of all its runs, as far as prices are known; `priced`: True if all are known.
+        settings: settings of `.set` that have a value, by key.
+        run: the run under way.
+        title: its subject.
+        doing: description of other work that takes a while; None for none.
+        started: time at which it was opened.
     """
 
     chat: str
@@ -102,18 +102,18 @@ class OpenChat(Params, frozen=True):
     """Parameters of `_chat/open`.
 
     Attributes:
-        agent, role, role_prompt, session, rag, model, variables: what it begins in. A session of "" is a temporary one.
-        files, attach: what its first prompt has; need the scope `run:files`.
-        empty_session: forget what was said in the session.
-        save_session: as the setting of that name, for this session; false leaves a session's file as it is.
-        preludes: whether `repl_prelude` counts where neither role nor session nor agent is given.
-        keep: whether it goes on when this connection closes.
-        macro: the name of a macro that is played first, with `macro_arguments`.
-        default_agent: whether `chat_agent` of config.yaml, else the built-in `assistant`, answers where nothing else is
-            named. A session without an agent is continued without one.
-        store: whether what is said without a session is stored, so that it may be reopened.
-        reopen: the id of the session of a stored chat that is continued, with its agent; `last` for the newest of the
-            server's working directory, `choose` to have the person choose.
+        agent, role, role_prompt, session, rag, model, variables: initial state. A session of "" is a temporary one.
+        files, attach: files for its first prompt; they need the scope `run:files`.
+        empty_session: remove the history of the session first.
+        save_session: as the setting of that name, for this session; false does not change the session's file.
+        preludes: apply `repl_prelude` if no role, session or agent is given.
+        keep: continue the chat when this connection closes.
+        macro: name of a macro that is executed first, with `macro_arguments`.
+        default_agent: let `chat_agent` of config.yaml, else the built-in `assistant`, answer if nothing else is named.
+            A session without an agent is continued without one.
+        store: store the conversation even without a session, so that it may be reopened.
+        reopen: id of the session of a stored chat to continue, with its agent; `last` for the newest of the server's
+            working directory, `choose` to let the user choose.
     """
 
     agent: Name | None = None
@@ -169,9 +169,9 @@ class Opened(msgspec.Struct, kw_only=True):
     """Result of `_chat/open`.
 
     Attributes:
-        notes: what a person should read first, a line each.
-        said: of a session in which something was said, its counts, its last prompt and the answer.
-        trust: whether the user has to decide about the directory's files for agents: the line `.trust` asks.
+        notes: notes for the user, a line each.
+        said: for a session with a history, its counts, its last prompt and the answer.
+        trust: True if the user has to decide about the directory's files for agents, by the line `.trust`.
     """
 
     chat: ChatInfo
@@ -196,11 +196,11 @@ class LineDone(msgspec.Struct, kw_only=True):
     """Result of `_chat/line`, after the line has ended.
 
     Attributes:
-        run, status: the last run that the line has begun, and how it ended (`done`, `failed`, `cancelled`). `cancelled`
-            without a run: the line was interrupted before its run had begun, or is a command that was.
-        steered: the line was told to the run that is under way.
-        leave: the line was `.exit`: the client ends, the chat is closed.
-        attach: the line was `.attach CHAT`: the client goes over to this chat, and watches it. The other stays open.
+        run, status: the last run that the line has begun, and its end (`done`, `failed`, `cancelled`). `cancelled`
+            without a run: the line was interrupted before its run had begun, or is an interrupted command.
+        steered: True if the line was sent to the run under way.
+        leave: True if the line was `.exit`: the client ends, the chat is closed.
+        attach: for the line `.attach CHAT`, the chat that the client watches from now on. The previous one stays open.
     """
 
     chat: ChatInfo
@@ -214,8 +214,8 @@ class LineDone(msgspec.Struct, kw_only=True):
 class Interrupted(msgspec.Struct, kw_only=True):
     """Result of `_chat/interrupt`: True if a line was interrupted. The partial reply is stored.
 
-    That is all lines that came before and have not ended, those that wait for their turn included. Lines that come
-    behind it are played when these have ended.
+    It interrupts all earlier lines that have not ended, including waiting ones. Later lines are executed when these
+    have ended.
     """
 
     interrupted: bool
@@ -257,12 +257,12 @@ class Began(msgspec.Struct, kw_only=True):
 class Said(msgspec.Struct, kw_only=True):
     """Notification `_chat/said`: output of a chat command. `kind` is the form of display.
 
-    `text` as it is; `markdown` rendered; `diff` coloured as a unified diff; `note`, `warning`, `error` for people, on
-    stderr where there is one; `echo` a line that a macro plays; `shell` what a program has written. `seq` is as in
-    `_chat/began`.
+    `text` is shown as it is, `markdown` rendered, `diff` coloured as a unified diff; `note`, `warning` and `error` are
+    for the user, on stderr if there is one; `echo` is a line that a macro executes; `shell` is output of a program.
+    `seq` is as in `_chat/began`.
 
     Attributes:
-        after: a run that had ended when it was said. Its last events may arrive later; show the text below them.
+        after: run that had ended before this output. Its last events may arrive later; show the text below them.
     """
 
     chat: str
@@ -300,13 +300,13 @@ class ChatClosed(msgspec.Struct, kw_only=True):
 
 
 class AskPerson(msgspec.Struct, kw_only=True):
-    """`_chat/ask`: a question of a command, not of an agent; those come as `_question/asked`.
+    """Request `_chat/ask` to the client: a question of a command. Questions of agents are sent as `_question/asked`.
 
     Attributes:
         kind: `confirm` (yes or no), `choice` (one of `options`), `checkbox` (any of them), `text`.
         about: a text for each option.
-        default: what "" means, also to the server.
-        secret: the answer is not echoed and not kept in any history.
+        default: meaning of the answer "", also for the server.
+        secret: the answer is not echoed, and not stored in any history.
     """
 
     chat: str
@@ -332,7 +332,7 @@ class AskPerson(msgspec.Struct, kw_only=True):
 
 
 class PersonAnswered(msgspec.Struct, kw_only=True):
-    """Result of `_chat/ask`: a list for a checkbox; None if the person wants to give none."""
+    """Result of `_chat/ask`: a list for a checkbox; None if the user declines to answer."""
 
     value: Answer | None = None
 
@@ -356,7 +356,7 @@ class Edited(msgspec.Struct, kw_only=True):
 
 
 class CopyText(msgspec.Struct, kw_only=True):
-    """`_chat/copy`: into the clipboard of the person."""
+    """Request `_chat/copy` to the client: copy `text` to the user's clipboard."""
 
     chat: str
     text: str

@@ -108,7 +108,7 @@ class StartRun(Params, frozen=True):
         title: what lists call it.
         files, attach: paths; need the scope `run:files`.
         knowledge: names of knowledge bases.
-        needs: labels that a worker of the cluster must have to play it.
+        needs: labels that a worker of the cluster must have to execute it.
         role, role_prompt: as for `callboard ask`: a role by its name, or the text of one; the target is "" then.
     """
 
@@ -193,7 +193,7 @@ class ReadPart(Params, frozen=True):
     """Parameters of `_result/part`: read a part of a shortened result.
 
     Attributes:
-        method, params: the request whose result is wanted; it is made again.
+        method, params: the request that returned the result; it is executed again.
         start: `from` on the wire: where the part begins, in characters of the result as JSON.
         etag: that of the first part: if the result has changed since then, the answer is an error (`conflict`).
     """
@@ -285,8 +285,8 @@ class Calls(msgspec.Struct, kw_only=True):
     """Result of `_run/calls`, oldest first.
 
     Attributes:
-        next: the `after` of the next page, None where there is none now.
-        dropped: how many of the run's first calls are no longer kept.
+        next: the `after` of the next page; None if there is none yet.
+        dropped: number of the run's first calls that are no longer stored.
     """
 
     calls: list[ModelCall]
@@ -512,7 +512,7 @@ class ServerInfo(msgspec.Struct, kw_only=True):
 
     Attributes:
         name, version: of this program.
-        subject, scopes: who the server takes the caller for.
+        subject, scopes: identity and permissions of the caller.
         protocol: see `VERSION`.
         runs: how many are under way.
         uptime: seconds.
@@ -641,7 +641,7 @@ class ForkRun(Params, frozen=True):
 
     Attributes:
         at: the number of a step, a node and its visit (`plan#2`: before it begins), or the id of a question.
-        prompt, model, state, answers, with_changes: what is different, as for `callboard fork`.
+        prompt, model, state, answers, with_changes: differences from the original run, as for `callboard fork`.
         title: title in lists; by default that of the forked run.
         dry_run: only list the changes that would be repeated; start nothing.
     """
@@ -658,14 +658,14 @@ class ForkRun(Params, frozen=True):
 
 
 class Rows(msgspec.Struct, kw_only=True):
-    """Result of `_run/rows`; `next` is the `after` of the next page, None where there is none now."""
+    """Result of `_run/rows`; `next` is the `after` of the next page; None if there is none yet."""
 
     rows: list[Row]
     next: int | None
 
 
 class Steps(msgspec.Struct, kw_only=True):
-    """Result of `_run/steps`; `next` is the `after` of the next page, None where there is none now."""
+    """Result of `_run/steps`; `next` is the `after` of the next page; None if there is none yet."""
 
     steps: list[Step]
     next: int | None

@@ -96,12 +96,12 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         seq: its number, from 1.
-        path: whose it is: the place of its work below the run; "" for the run itself.
-        at: milliseconds that the run had been played when it was written.
+        path: path of its decider below the run; "" for the run itself.
+        at: milliseconds of execution of the run until it was written.
         kind: `began`, `lived`, `over`, `told`, `intends`, `asked`, `answered`, `noted`, `spoilt`.
-        name: of a message that its decider was told, as `replied`; of what was noted.
-        value: what it says; long texts are cut.
-        cut: how many characters were left out.
+        name: class of the decider's message, or name of a noted value; "" for other rows.
+        value: its contents; long texts are cut.
+        cut: number of characters that were cut.
     """
 
     seq: int
@@ -118,10 +118,10 @@ class Step(msgspec.Struct, kw_only=True):
 
     Attributes:
         row: its number, from 1.
-        seconds: that the run had been played then.
+        seconds: seconds of execution of the run until this step.
         where: the node, agent or call, from the outside to the inside; "" for the run itself.
-        what: in a word or two.
-        text: what it says, shortened.
+        what: kind of step in a word or two.
+        text: its contents, shortened.
         question: the id of the question that it asks or answers, or "".
         place: a node of the run's own graph that began right behind it, and its visit (`plan#2`), or "".
     """
@@ -140,21 +140,21 @@ class ActorInfo(msgspec.Struct, kw_only=True):
 
     Attributes:
         path, parent, name: its place in the tree; the parent of the topmost is "".
-        kind: what it is.
-        run: id of the run it belongs to; "" for what all runs share.
+        kind: kind of actor.
+        run: id of its run; "" for actors that all runs share.
         state: `starting`, `running`, `waiting`, `stopping`.
-        paused: it begins nothing new, nor do the actors below it.
-        mailbox: messages that wait for it.
-        received: messages that it has taken so far.
-        sent: messages that it has sent since the tree of actors is watched; 0 while nothing watches it.
-        children: how many actors are right below it.
-        memory: bytes that it holds, estimated; of the actor of a process, those of the process and of all below it.
+        paused: True if it starts no new work, and neither do the actors below it.
+        mailbox: number of waiting messages.
+        received: number of messages received so far.
+        sent: number of messages sent since the tree of actors is watched; 0 while nothing watches it.
+        children: number of actors directly below it.
+        memory: estimated bytes; for the actor of a process, the memory of the process and of all processes below it.
         since: when it was started; "" if that was before the tree was watched.
         doing: the node, tool or model it is at, since `doing_since`.
         turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.
-        priced: whether the cost is all that they cost.
-        restarts: by its supervisor.
-        events: how many it has told so far, pieces of text left out: a measure of how busy it is.
+        priced: False if the cost lacks requests with an unknown price.
+        restarts: number of restarts by its supervisor.
+        events: number of events so far, without pieces of text: a measure of its activity.
         last_event: kind of the newest event about it.
     """
 
@@ -184,7 +184,7 @@ class ActorInfo(msgspec.Struct, kw_only=True):
 
 
 class ActorDetail(ActorInfo, kw_only=True):
-    """An actor, looked at closely: where its task stands, innermost call last, and its newest events, oldest first."""
+    """Actor with the stack of its task, innermost call last, and its newest events, oldest first."""
 
     stack: str = ""
     recent: list[msgspec.Raw] = []
@@ -223,14 +223,14 @@ class TargetInfo(msgspec.Struct, kw_only=True):
     """Agent, graph or workflow that can be started by name.
 
     Attributes:
-        name: what to give to `_run/start`.
+        name: `target` for `_run/start`.
         dialect: `graph`, `agent` or `workflow`.
-        description: as its file says.
-        source: `config` (the configuration directory) or `library` (comes with Callboard).
-        problem: why it can't be started as it is; "" if nothing is known to be wrong.
-        model: what it asks for; None for the model of the settings, or none.
-        variables: what may be given to it.
-        conversation_starters: prompts that its file suggests to people.
+        description: description in its file.
+        source: `config` (the configuration directory) or `library` (shipped with Callboard).
+        problem: reason why it can't be started as it is; "" for none known.
+        model: model in its file; None for the model of the settings, or none.
+        variables: variables that the caller may set.
+        conversation_starters: prompts that its file suggests to users.
     """
 
     name: str
@@ -277,13 +277,13 @@ class UsageRow(msgspec.Struct, kw_only=True):
     """Totals of requests to models.
 
     Attributes:
-        day, model, agent, key: those that it is grouped by.
-        requests: that were answered.
+        day, model, agent, key: the values that the row is grouped by.
+        requests: number of answered requests.
         input_tokens: `cached_tokens` of them were read from a provider's cache.
         output_tokens: reasoning included.
-        cost: USD, without what the `unpriced` requests have cost.
-        unpriced: requests whose price is not known.
-        priced: whether `cost` is all of it.
+        cost: USD, without the cost of the `unpriced` requests.
+        unpriced: number of requests with an unknown price.
+        priced: True if `cost` is complete.
     """
 
     # UNSET and not None: msgspec omits it, so a row has exactly the keys that it is grouped by.
@@ -304,11 +304,11 @@ class DailyUse(msgspec.Struct, kw_only=True):
     """Use of a daily limit.
 
     Attributes:
-        subject: whose; "" for all together.
-        day: which begins at 00:00 UTC.
+        subject: subject that the limit applies to; "" for all together.
+        day: date; it begins at 00:00 UTC.
         max_cost, max_tokens: the limit, in USD and in tokens; None for no limit of this kind.
-        cost, tokens: what was spent today, since the limit was set.
-        held_cost, held_tokens: what requests under way may come to at most.
+        cost, tokens: use on this day since the limit was set.
+        held_cost, held_tokens: upper bound of the use by requests under way.
         key: where the limit is in config.yaml.
     """
 
@@ -357,12 +357,12 @@ class ChangedFile(msgspec.Struct, kw_only=True):
     """File or directory that runs have changed.
 
     Attributes:
-        path: absolute.
-        how: what became of it.
-        kind: what it is, or was.
-        added, removed: how many lines came and went; None where that is not known, or there are no lines.
-        diff: unified and bounded; empty where there is none, and `note` says why.
-        note: what has to be known of the diff, or why there is none.
+        path: absolute path.
+        how: kind of change.
+        kind: type of file, or its former type if it was removed.
+        added, removed: numbers of lines; None if unknown, or if it has no lines.
+        diff: unified diff of limited length; empty if there is none, for the reason in `note`.
+        note: remark about the diff, or the reason why there is none.
     """
 
     path: str
@@ -382,7 +382,7 @@ class FileBack(msgspec.Struct, kw_only=True):
 
 
 class FileLeft(msgspec.Struct, kw_only=True):
-    """A file or directory that was left as it is, or was taken back in part, and why."""
+    """File or directory that was not or only partly restored, and the reason."""
 
     path: str
     why: str
@@ -402,19 +402,19 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a server of `mcp.json`; a server with several processes has a line for each.
 
     Attributes:
-        name, type, share: as in its entry.
+        name, type, share: as in its entry of the file.
         state: `cold` (not started), `starting`, `leased`, `idle`, or `down` (it failed; it can be tried again in
             `retry_seconds`).
-        key: the first 12 digits of what it is shared by; "" as long as it was not needed.
-        by: who shares it, if not all.
+        key: first 12 digits of the key by which it is shared; "" as long as it was not needed.
+        by: the run or agent that it is restricted to, if it is not shared by all.
         breaker: `closed`, `open` or `half-open`, see `supervisors/policy`.
-        server, version, protocol: as it told us: who it is, and the revision it speaks.
-        tools: how many it has; None if it never ran.
-        pid, rss: its process and the bytes of memory it and those below it have, which are looked up for those who ask.
+        server, version, protocol: name and version that it reported, and the protocol revision in use.
+        tools: number of its tools; None if it never ran.
+        pid, rss: its process, and the bytes of memory of that process and of all below it.
         uptime: seconds since its start.
-        leases: who keeps or uses it; `pending` requests are under way.
-        calls, errors, restarts: of all its processes so far.
-        last_error: the last that went wrong.
+        leases: number of leases on it; `pending` is the number of requests under way.
+        calls, errors, restarts: totals of all its processes so far.
+        last_error: its most recent error.
     """
 
     name: str
@@ -485,18 +485,18 @@ class ModelCall(msgspec.Struct, kw_only=True):
     """Summary of a model request with all of its attempts.
 
     Attributes:
-        number: its place among those of the run, from 1.
-        id: of its events.
-        started: when it went out first (RFC 3339).
-        actor: the path of the actor that asked.
+        number: number among the requests of the run, from 1.
+        id: id in its events.
+        started: time of the first attempt (RFC 3339).
+        actor: path of the actor that sent it.
         model: `client:model`.
-        messages, tools: how many went along.
+        messages, tools: number of messages and of tools in it.
         status: see `CallStatus`.
         calls: the names of the tools that the reply calls.
-        seconds: from the first try to the reply.
-        input_tokens, output_tokens, cost: of the reply; the cost is USD, None where the price is not known.
-        error: what it failed with.
-        tries: how many there were.
+        seconds: time from the first attempt to the reply.
+        input_tokens, output_tokens, cost: usage of the reply; the cost in USD, None if the price is unknown.
+        error: error with which it failed.
+        tries: number of attempts.
     """
 
     number: int

@@ -107,7 +107,7 @@ class ActorRestarted(EventData, frozen=True, kw_only=True):
 
 
 class ActorStuck(EventData, frozen=True, kw_only=True):
-    """An actor did not end within its time; `stack` shows where it stands. It is no longer waited for."""
+    """An actor did not end within its time; `stack` is the stack of its task. The kernel no longer waits for it."""
 
     kind = "actor.stuck"
     seconds: float
@@ -142,14 +142,14 @@ class DeadLetter(EventData, frozen=True, kw_only=True):
 
 
 class QuestionAsked(EventData, frozen=True, kw_only=True):
-    """A person is needed. The envelope's `id` is the question's id."""
+    """A question needs an answer of a user. The envelope's `id` is the question's id."""
 
     kind = "question.asked"
     question: Json
 
 
 class QuestionAnswered(EventData, frozen=True, kw_only=True):
-    """A question has its answer; `by` says whose."""
+    """A question was answered; `by` is the caller who answered it."""
 
     kind = "question.answered"
     value: Json

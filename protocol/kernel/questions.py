@@ -22,27 +22,27 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Question to a user.
 
     Attributes:
-        id: unique within the process; what an answer names.
+        id: unique within the process; an answer refers to it.
         actor: path of the actor that asks.
         run: id of the run it belongs to.
         node: id of the graph node that asks, if one does. `--answers` files are keyed by it.
         kind: `choice` (one of `options`, or free text if `free`), `text`, `confirm` (yes or no), `checkbox`
             (any number of `options`, answered as a list).
-        text: what to show, possibly several lines.
+        text: text of the question, possibly of several lines.
         options: the listed choices, in order.
         free: whether an answer outside `options` is allowed.
-        exact: an option of a `choice` is meant by its very letters only.
-        default: what an empty answer means; None when there is no default.
-        rule: a sentence about what a valid answer is, for people (`at least 3 characters`).
-        problem: why the previous answer was refused, when the question is asked again.
-        timeout: seconds until the asker goes on without an answer; None for never.
+        exact: an answer selects an option of a `choice` only by its exact text.
+        default: meaning of an empty answer; None for no default.
+        rule: description of a valid answer for users (`at least 3 characters`).
+        problem: reason why the previous answer was refused, if the question is asked again.
+        timeout: seconds after which the asking actor continues without an answer; None for never.
         secret: the answer is a password: it is not echoed, and no event carries it.
-        people: only people may answer, and answers that a person prepared; no model.
-        permission: name of the tool that asks to be allowed; only a person may answer that (or `--yes`, `--allow`).
-        diff: what the tool would change, as a unified diff, with which the text ends; for those who show it in colours.
-        pattern: what the answer `always` of a permission stores: a command, a host, or `*` for any call; "" for this
-            very call, which no pattern of one line describes. The answer `always: PATTERN` stores another one. None
-            where nothing is stored.
+        people: only users and prepared answers may answer, no model.
+        permission: name of the tool that needs permission; only a user may answer (or `--yes`, `--allow`).
+        diff: unified diff of the change that the tool would make; the text ends with it. Front ends may colour it.
+        pattern: pattern that the answer `always` stores: a command, a host, or `*` for any call; "" for exactly this
+            call, if no pattern of one line describes it. The answer `always: PATTERN` stores another pattern. None if
+            nothing can be stored.
     """
 
     id: str

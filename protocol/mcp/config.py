@@ -503,14 +503,17 @@ class _Reader:
             shorter, longer = sorted((name, other), key=len)
             if longer.startswith(f"{shorter}__"):
                 begin = longer.removeprefix(f"{shorter}__")
-                what = f"rules for `{longer}__*` hold for tools of '{shorter}' that begin with `{begin}__`"
+                what = f"permissions for `{longer}__*` also apply to tools of '{shorter}' that begin with `{begin}__`"
                 entry.warn("names_overlap", what, "rename one of them.")
 
     # one server
 
     def server(self, name: str, entry: Cursor) -> Server | None:
         if not name or name != name.strip() or name == "all" or re.search(r"[,\x00-\x1f\x7f]", name):
-            what = f"an MCP server can't be called {name!r}: names stand in lists like `a, b`, or `all`"
+            what = (
+                f"an MCP server can't be called {name!r}: a name has no commas, control characters or surrounding "
+                "spaces, and is not `all` or empty"
+            )
             entry.error("bad_name", what)
             return None
         if not isinstance(entry.node, MappingNode):
@@ -574,7 +577,7 @@ class _Reader:
         if not isinstance(node, Scalar) or not isinstance(node.value, int | float) or node.value <= MILLISECONDS:
             return entry
         seconds = node.value / 1000
-        what = f"`timeout` {node.text} is taken as milliseconds, that is {seconds:g} s"
+        what = f"`timeout` {node.text} is read as milliseconds, that is {seconds:g} s"
         at.warn("taken_as", what, f'write "timeout_seconds": {seconds:g}.')
         return msgspec.structs.replace(entry, value=msgspec.structs.replace(node, value=seconds))
 
@@ -608,7 +611,7 @@ class _Reader:
             entry.error("bad_server", f'{who} both "command" and "url"', expected="one of them")
             return None
         if not starts and not reached:
-            hint = 'a program is started by "command" and "args", one that runs elsewhere is reached by "url".'
+            hint = 'a local server has "command" and "args", a remote one has "url".'
             entry.error("bad_server", f'{who} neither a "command" nor a "url" field', hint=hint)
             return None
         return "stdio" if starts else "http"
@@ -629,17 +632,23 @@ class _Reader:
             what = f'{who} has type "{server.type}" but also specifies {why}'
             entry.key(key).error("bad_server", what, hint=f'remove "{key}", or change the type.')
         if server.env and server.type != "stdio":
-            what = f'`env` has no effect on {who}: it is not started here, type "{server.type}"'
+            what = f'`env` has no effect on {who}: Callboard starts no process for type "{server.type}"'
             entry.key("env").warn("ignored_key", what)
         if isinstance(server.oauth, OAuth) and server.sign_in is None:
-            why = "it is started here" if server.type == "stdio" else "its header Authorization says who we are"
+            why = (
+                "it is a local process"
+                if server.type == "stdio"
+                else "its header Authorization already has credentials"
+            )
             entry.key("oauth").warn("ignored_key", f"`oauth` has no effect on {who}: {why}")
         for problem, key, remedy in _oddities(server):
             at = entry.key(re.split(r"[.\[]", key)[0])
             at.path = (*entry.path, key)
             at.error("bad_value", f"{who}: {problem}", hint=remedy)
         if server.warm and server.share != "pool":
-            what = f'`warm` has no effect on {who}: only what is shared by all ("share": "pool") is kept'
+            what = (
+                f'`warm` has no effect on {who}: only a server shared by all agents ("share": "pool") is kept running'
+            )
             entry.key("warm").warn("ignored_key", what)
 
     def texts(self, entry: Cursor, key: str) -> dict[str, str]:
@@ -677,7 +686,7 @@ _INPUT_REMEDY = "write ${NAME} and set that variable, or {{NAME}} and `callboard
 
 
 def _asks(key: str, reference: str) -> str:
-    return f"`{key}` has {reference}, which stands for what an editor asks for; nothing asks for it here"
+    return f"`{key}` has {reference}, which only editors replace by asking the user; Callboard does not"
 
 
 def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
@@ -691,10 +700,10 @@ def _oddities(server: Server) -> Iterator[tuple[str, str, str | None]]:
             yield _asks(key, prompted[0]), key, _INPUT_REMEDY
     for name in server.env:
         if not name or "=" in name or "\x00" in name:
-            yield f"no variable can be called {name!r}", f"env.{name}", None
+            yield f"an environment variable can't be called {name!r}", f"env.{name}", None
     for name, text in server.headers.items():
         if not _HEADER.fullmatch(name):
-            yield f"no header can be called {name!r}", f"headers.{name}", None
+            yield f"a header can't be called {name!r}", f"headers.{name}", None
         if prompted := _INPUT.search(text):
             yield _asks(f"headers.{name}", prompted[0]), f"headers.{name}", _INPUT_REMEDY
         if not is_header_value(text):
@@ -722,7 +731,7 @@ def _oauth_oddities(oauth: OAuth) -> Iterator[tuple[str, str, str | None]]:
         what = "authorization servers fetch it from an https:// address only."
         yield f"`oauth.clientMetadataUrl` is {oauth.client_metadata_url!r}", "oauth.clientMetadataUrl", what
     if oauth.redirect_uri and not _LOOPBACK.fullmatch(oauth.redirect_uri) and not REFERENCE.search(oauth.redirect_uri):
-        remedy = "write one of this machine, such as http://localhost:8765/callback."
+        remedy = "write an address of this machine, such as http://localhost:8765/callback."
         yield f"`oauth.redirectUri` is {oauth.redirect_uri!r}", "oauth.redirectUri", remedy
     if oauth.redirect_uri and oauth.callback_port is not None:
         yield "`oauth` has both `callbackPort` and `redirectUri`", "oauth.callbackPort", "remove one of them."
@@ -731,14 +740,14 @@ def _oauth_oddities(oauth: OAuth) -> Iterator[tuple[str, str, str | None]]:
     if oauth.private_key and oauth.client_secret:
         yield "`oauth` has both `clientSecret` and `privateKey`", "oauth.privateKey", "remove one of them."
     if oauth.private_key and not oauth.by_itself:
-        what = 'add "grantType": "client_credentials"; where a person signs in, `privateKey` has no use.'
-        yield "`oauth` has a `privateKey` without that grant", "oauth.privateKey", what
+        what = 'add "grantType": "client_credentials"; `privateKey` has no effect when a user signs in.'
+        yield "`oauth` has a `privateKey` without the grant `client_credentials`", "oauth.privateKey", what
     if oauth.by_itself and not (oauth.client_id and (oauth.client_secret or oauth.private_key)):
         what = 'add "clientId" and "clientSecret" (or "privateKey").'
-        yield "`oauth` has the grant `client_credentials` and no credentials", "oauth.grantType", what
+        yield "`oauth` has the grant `client_credentials`, but no credentials", "oauth.grantType", what
     for scope in oauth.scopes or ():
         if not _SCOPE.fullmatch(scope):
-            yield f"no scope can be {scope!r}", "oauth.scopes", "write each one by itself."
+            yield f"{scope!r} is not a valid scope", "oauth.scopes", "write each scope as an item of its own."
 
 
 def is_root_of_servers(entries: dict[str, Entry]) -> bool:

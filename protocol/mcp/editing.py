@@ -52,14 +52,14 @@ def entries_of(text: str, file: str) -> dict[str, Any]:
     if root is None:
         raise InvalidFile("\n".join(map(str, errors_in(problems))), problems)
     if not isinstance(root, Mapping):
-        raise InvalidFile(f"{file} is no mcp.json: it holds no object")
+        raise InvalidFile(f"{file} is not an mcp.json: its top level is not an object")
     key = next((key for key in ROOTS if key in root.entries), None)
     if key is None:
         bare = {name: entry for name, entry in root.entries.items() if name != "$schema"}
         return {name: plain(entry.value) for name, entry in bare.items()} if is_root_of_servers(bare) else {}
     servers = root.entries[key].value
     if not isinstance(servers, Mapping):
-        raise InvalidFile(f"{file}: `{key}` is no object of servers")
+        raise InvalidFile(f"{file}: `{key}` is not an object with a server for each key")
     return {name: plain(entry.value) for name, entry in servers.entries.items()}
 
 

@@ -69,7 +69,7 @@ class _Parser:
             self.mistake("empty_file", "the file is empty", expected='{"mcpServers": {...}}')
         node = self.value(0)
         if self.word:
-            self.mistake("json_syntax", f"{self.found()} stands after the end of the JSON value")
+            self.mistake("json_syntax", f"{self.found()} follows the end of the JSON value")
         return node
 
     def value(self, depth: int) -> Node:
@@ -92,13 +92,13 @@ class _Parser:
             at = self.at
             line, column = self.place(at)
             if self.word[0] != '"':
-                self.mistake("json_syntax", f"{self.found()} stands where a key should", expected="a key in quotes")
+                self.mistake("json_syntax", f"{self.found()} is where a key should be", expected="a key in quotes")
             key = str(self.scalar())
             if self.word != ":":
                 self.mistake("json_syntax", f"{self.found()} stands after the key {key!r}", expected="a colon")
             self.advance()
             if key in entries:
-                self.report("warning", "duplicate_key", f"the key {key!r} is there twice; the last one counts", at)
+                self.report("warning", "duplicate_key", f"the key {key!r} occurs twice; the last value is used", at)
             entries[key] = Entry(self.value(depth + 1), line, column)
             self.separator("}", opened)
         return entries
@@ -155,13 +155,13 @@ class _Parser:
 
     def unreadable(self, error: Exception) -> NoReturn:
         if self.word == '"':
-            self.mistake("json_syntax", "this text has no end on its line", expected='a closing `"`')
+            self.mistake("json_syntax", "this text is not closed on its line", expected='a closing `"`')
         if self.word.startswith('"'):
             why = str(error).removeprefix("JSON is malformed: ").partition(" (byte")[0]
-            self.mistake("json_syntax", f"{self.found()} is no JSON text: {why}")
+            self.mistake("json_syntax", f"{self.found()} is not a valid JSON text: {why}")
         hint = {"True": "write true.", "False": "write false.", "None": "write null."}.get(self.word)
         expected = None if hint else 'text in double quotes, a number, true, false, null, a "[" or a "{"'
-        self.mistake("json_syntax", f"{self.found()} is no JSON value", expected=expected, hint=hint)
+        self.mistake("json_syntax", f"{self.found()} is not a JSON value", expected=expected, hint=hint)
 
     def found(self) -> str:
         return f"`{short(self.word)}`" if self.word else "the end of the file"

@@ -52,7 +52,7 @@ ALGORITHMS = (
 class DailyLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Daily limits on the use of models; a day begins at 00:00 UTC."""
 
-    max_cost: Annotated[Usd | None, Meta(description="USD; only models whose price is known are asked.")] = None
+    max_cost: Annotated[Usd | None, Meta(description="USD; only models with a known price may be used.")] = None
     max_tokens: Annotated[AtLeastOne | None, Meta(description="Tokens of input and output.")] = None
 
     @property
@@ -286,7 +286,7 @@ def _keys(api: ApiSettings, report: Report) -> None:
         if key.key_hash and costs is None:
             report(
                 (*path, "key_hash"),
-                "is no argon2id hash; a key itself must never be here",
+                "is not an argon2id hash; never write the key itself here",
                 "$argon2id$v=19$m=...,t=...,p=...$...$...",
                 f"`callboard keys new {key.subject or 'SUBJECT'}` makes a key and prints its hash.",
             )
@@ -294,19 +294,19 @@ def _keys(api: ApiSettings, report: Report) -> None:
             int(cost) > most
             for cost, most in zip(costs.groups(), (_MOST_MEMORY, _MOST_PASSES, _MOST_LANES), strict=True)
         ):
-            what = "is too costly to check, and any caller makes the server check it"
+            what = "is too expensive to check, and every request makes the server check it"
             report((*path, "key_hash"), what, f"at most m={_MOST_MEMORY}, t={_MOST_PASSES}, p={_MOST_LANES}")
         if key.id and not re.fullmatch(r"[A-Za-z0-9-]{1,64}", key.id):
             report((*path, "id"), f"is '{key.id}'", "at most 64 letters, digits and hyphens")
         elif key.id in seen:
-            report((*path, "id"), f"is '{key.id}', as that of another key", "an id of its own")
+            report((*path, "id"), f"is '{key.id}', which is also the id of another key", "an id that no other key has")
         # The id is optional: keys without one are no duplicates of each other.
         seen.update({key.id} - {""})
         for place, scope in enumerate(key.scopes):
             if scope != "*" and scope not in SCOPES:
                 report(
                     (*path, "scopes", place),
-                    f"is '{scope}', which nothing here asks for",
+                    f"is '{scope}', an unknown scope without effect",
                     "some of " + ", ".join(SCOPES),
                     did_you_mean(scope, SCOPES),
                     "warning",
@@ -326,7 +326,7 @@ def _daily(api: ApiSettings, report: Report, broken: set[str | None]) -> None:
         path: Path = ("auth", "keys", index)
         named.append(((*path, "daily"), key.daily))
         if of_subjects.setdefault(key.subject, key.daily) != key.daily:
-            what = f"differs from that of another key of '{key.subject}', and what they spend is counted together"
+            what = f"differs from that of another key of '{key.subject}', whose keys share one limit"
             report((*path, "daily"), what, "the same `daily` in all keys of a subject")
     for path, daily in named:
         within = f"{dotted(('api', *path))}."
@@ -338,9 +338,13 @@ def _modes(api: ApiSettings, report: Report) -> None:
     auth = api.auth
     if auth.mode == "StaticKeys" and not auth.keys:
         hint = "`callboard keys new SUBJECT` makes one."
-        report(("auth", "mode"), "is StaticKeys, and `api.auth.keys` has none", "at least one key", hint)
+        report(("auth", "mode"), "is StaticKeys, but `api.auth.keys` is empty", "at least one key", hint)
     if auth.mode == "Jwt" and auth.jwt is None:
-        report(("auth", "mode"), "is Jwt, and there is no `api.auth.jwt`", "issuer, audience and jwks_url there")
+        report(
+            ("auth", "mode"),
+            "is Jwt, but `api.auth.jwt` is missing",
+            "`api.auth.jwt` with issuer, audience and jwks_url",
+        )
 
 
 def _jwt(jwt: Jwt, report: Report) -> None:
@@ -351,14 +355,16 @@ def _jwt(jwt: Jwt, report: Report) -> None:
         or url.scheme not in ("http", "https")
         or (url.scheme == "http" and url.hostname not in LOOPBACK)
     ):
-        expected = "an https URL (http only on this machine: an attacker in between could put in keys)"
+        expected = (
+            "an https URL; http is accepted for this machine only, because others could replace the keys on the way"
+        )
         report(("auth", "jwt", "jwks_url"), f"is '{jwt.jwks_url}'", expected)
     known = "one of " + ", ".join(ALGORITHMS)
     if not jwt.algorithms:
         report(("auth", "jwt", "algorithms"), "is empty", known)
     for index, name in enumerate(jwt.algorithms):
         if name not in ALGORITHMS:
-            what = f"is '{name}', which can't be checked with a public key"
+            what = f"is '{name}', which is not an algorithm with public keys"
             report(("auth", "jwt", "algorithms", index), what, known, did_you_mean(name, ALGORITHMS))
 
 
@@ -371,7 +377,11 @@ def _origins(cors: Cors, report: Report) -> None:
             report(("cors", "allowed_origins", index), f"is '{origin}'", expected)
     # Browsers refuse `*` for requests with credentials (Fetch standard), so this combination could not work.
     if cors.allow_credentials and "*" in cors.allowed_origins:
-        report(("cors", "allow_credentials"), "is true while every origin is allowed", "the origins by name, or false")
+        report(
+            ("cors", "allow_credentials"),
+            "is true while every origin is allowed",
+            "a list of origins without '*', or false",
+        )
 
 
 def _networks(api: ApiSettings, report: Report) -> None:

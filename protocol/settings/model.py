@@ -64,8 +64,8 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     resume: Annotated[
         Resume,
         Meta(
-            description="What a server does at its start with runs whose server was killed: goes on with them, lists "
-            "them for a person, or leaves them."
+            description="What a server does at its start with runs whose server was killed. auto: resume them; ask: "
+            "list them for the user; never: leave them."
         ),
     ] = "auto"
     keep_days: Annotated[
@@ -78,15 +78,15 @@ class DurableSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     dormant_after: Annotated[
         Annotated[float, Meta(ge=0, le=86_400)] | None,
         Meta(
-            description="Seconds after which a server plays a run no more that waits for people alone, until an answer "
-            "comes; null: never.",
+            description="Seconds after which a server unloads a run that only waits for users, until an answer "
+            "arrives; null: never.",
         ),
     ] = 60.0
     on_unknown: Annotated[
         OnUnknown | None,
         Meta(
-            description="Treatment of calls that were under way at a kill, without a flag and a "
-            "setting of the agent's file."
+            description="Treatment of calls that were under way when the process was killed, unless a flag or the "
+            "agent's file sets it."
         ),
     ] = None
 
@@ -148,8 +148,8 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
         type: one of `MODEL_TYPES`.
-        input_price, output_price: USD per million tokens; None for what the table of prices says.
-        cached_input_price, cache_write_price: of input that the provider's cache has, and of what goes there.
+        input_price, output_price: USD per million tokens; None for the price in the price table.
+        cached_input_price, cache_write_price: prices of input read from and written to the provider's cache.
         no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
         supports_json_schema: whether the server can be asked for a reply that fits a schema.
         max_concurrency: requests to this model that may be under way at once; None for any number.
@@ -158,7 +158,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         reasoning_effort, thinking_budget: how much it thinks before it answers, as a level or in tokens.
         cache: `cache` of this model.
         api: which interface of OpenAI's it is asked by; None for the one it needs.
-        reasoning_summary: what it shows of its thinking in the Responses API.
+        reasoning_summary: summary of its reasoning that the Responses API returns.
         max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
         dimensions: of an embedding model: numbers in a vector, for models that can shorten theirs.
         patch: of every request to it.
@@ -208,14 +208,14 @@ class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """OAuth sign-in of a client. Missing keys have the values of the client's type, if it has any.
 
     Attributes:
-        client_id, client_secret: as whom we ask for tokens; `basic`: both go into a header, not into the body.
+        client_id, client_secret: credentials for the token endpoint; `basic`: send both in a header, not in the body.
         authorization_url, token_url, device_url, revocation_url: the addresses of the server.
         issuer: its name; an answer that names another one is refused.
         redirect_uri: where the browser is sent to with the code; on this machine, or elsewhere, to be pasted.
-        scopes: what is asked for; `resource`: what the token is for.
+        scopes: requested scopes; `resource`: the resource that the token is for.
         body: how requests for tokens are written.
         params: more parameters of the authorization URL.
-        headers: what goes along with the token.
+        headers: further headers, sent with the token.
     """
 
     client_id: str = ""
@@ -252,7 +252,7 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         patch: of requests to its models, after those of the models themselves.
         region: of AWS.
         project_id, location: of Google Cloud; `adc_file` is a file of credentials for it.
-        auth: `oauth` where people sign in, and `oauth` how; else there is a key.
+        auth: `oauth` if users sign in, as configured under `oauth`; else a key is used.
     """
 
     type: str
@@ -399,7 +399,7 @@ def prelude_of(settings: Settings, key: str) -> Prelude:
         return Prelude()
     first, colon, second = text.partition(":")
     if not colon or not first or not second:
-        raise ConfigError(f"`{key}` is session:NAME, SESSION:ROLE or role:NAME, not '{text}'")
+        raise ConfigError(f"`{key}` must be session:NAME, SESSION:ROLE or role:NAME, not '{text}'")
     if first == "role":
         return Prelude(role=second)
     return Prelude(session=second) if first == "session" else Prelude(session=first, role=second)

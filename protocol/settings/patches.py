@@ -40,9 +40,9 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Patch of a request.
 
     Attributes:
-        url: the whole URL, where it goes in place of its own.
+        url: the whole URL of the request, in place of the default one.
         body: merged into its JSON, key by key; null removes a key.
-        headers: set beside its own; null removes one.
+        headers: headers to add or replace; null removes one.
     """
 
     url: str = ""
@@ -79,9 +79,9 @@ def check_client_patch(part: Cursor | None) -> None:
     for patterns in given:
         for pattern in patterns.entries:
             if why := _why_no_pattern(pattern):
-                hint = "it is matched against the whole name of a model: `gpt-4.*`, `a|b`."
+                hint = "the pattern must match the whole name of a model: `gpt-4.*`, `a|b`."
                 patterns.key(pattern).error(
-                    "bad_pattern", f"`{pattern[:80]}` is no regular expression: {why}", hint=hint
+                    "bad_pattern", f"`{pattern[:80]}` is not a regular expression: {why}", hint=hint
                 )
             check_patch(patterns.get(pattern))
 
@@ -97,9 +97,9 @@ def check_patch(part: Cursor | None) -> None:
     for name in headers.entries:
         at = headers.key(name)
         if _TOKEN.fullmatch(name) is None:
-            at.error("bad_header", f"`{name[:80]}` is no name of a header", expected="letters, digits and dashes")
+            at.error("bad_header", f"`{name[:80]}` is not a name of a header", expected="letters, digits and dashes")
         elif name.lower() in _FRAMING:
-            at.error("bad_header", f"`{name}` says how a request is sent, and can't be patched", hint="remove it.")
+            at.error("bad_header", f"`{name}` is set by the HTTP client and can't be patched", hint="remove it.")
         elif (text := headers[name].text) is not None and (why := why_no_header(text)):
             headers[name].error("bad_header", f"the value of `{name}` {why}", expected="one line of ASCII")
 
@@ -114,13 +114,13 @@ def why_no_url(url: str) -> str:
     if not known or re.search(r"[\s\x00-\x1f\x7f\\]", url):
         return f"is '{url[:80]}', not a URL that begins with http:// or https://"
     if parts.username is not None or parts.password is not None:
-        return "has a name or a password, which belongs into a header"
-    return "has a part behind #, which is never sent" if parts.fragment else ""
+        return "has a user name or a password; put it into a header"
+    return "has a part after #, which is never sent" if parts.fragment else ""
 
 
 def why_no_header(value: str) -> str:
     """Return why a header cannot have this value; empty if it can."""
-    return "" if _VALUE.fullmatch(value) else "has a line break, or what is not ASCII"
+    return "" if _VALUE.fullmatch(value) else "has a line break or a character that is not ASCII"
 
 
 def _why_no_pattern(pattern: str) -> str:

@@ -99,10 +99,10 @@ def from_text(text: str, wanted: inspect.Type) -> Any:
 
 
 WITHOUT_EFFECT: dict[str, str] = {
-    "summarization_threshold": "an agent's own file says it",
-    "escalation_timeout": "an agent's own file says it",
-    "max_concurrent_agents": "an agent's own file says it",
-    "max_agent_depth": "an agent's own file says it",
+    "summarization_threshold": "set it in the file of an agent instead",
+    "escalation_timeout": "set it in the file of an agent instead",
+    "max_concurrent_agents": "set it in the file of an agent instead",
+    "max_agent_depth": "set it in the file of an agent instead",
 }
 """Keys that are accepted for compatibility with Loki and have no effect yet, with reasons. `doctor` and `validate`
 report them.
@@ -122,7 +122,7 @@ def without_effect(settings: Settings, text: str = "") -> list[Problem]:
         if why is not None and getattr(settings.mcp_pool, field.name) != field.default:
             found["mcp_pool", field.name] = why
     where = Source(settings.file, text)
-    what = "is accepted for Loki's sake and has no effect yet"
+    what = "is a key of Loki that has no effect in Callboard yet"
     return [
         where.problem("warning", "ignored_key", f"`{dotted(path)}` {what}: {why}", path, at_key=True)
         for path, why in found.items()
@@ -262,7 +262,9 @@ class _Reading(Reading):
         check_client_patch(part.get("patch"))
         if client.type not in CLIENT_TYPES:
             if not at.is_broken:
-                compatible = f"of a provider with OpenAI's format: `type: openai-compatible`, `name: {client.type}`"
+                compatible = (
+                    f"for a provider with OpenAI's format write `type: openai-compatible` and `name: {client.type}`"
+                )
                 hint = did_you_mean(client.type, CLIENT_TYPES) or compatible
                 at.error("unknown_client", f"unknown client type '{client.type}'", expected=expected, hint=hint)
             return None
@@ -276,10 +278,12 @@ class _Reading(Reading):
                     item.key(key).warn("ignored_key", f"`{key}` is ignored: it is for {of}")
         if client.auth is not None and client.type in KEYS_OF_TYPES["auth"]:
             if client.oauth is None or not client.oauth.client_id:
-                hint = "docs/providers.md says where to get one"
-                part.key("auth").warn("no_client_id", "no sign-in is possible without an `oauth.client_id`", hint=hint)
+                hint = "docs/providers.md explains how to get one"
+                part.key("auth").warn(
+                    "no_client_id", "`auth` needs an `oauth.client_id`; without it users can't sign in", hint=hint
+                )
             if client.api_key:
-                part.key("api_key").warn("ignored_key", "`api_key` is ignored: people sign in for this client (`auth`)")
+                part.key("api_key").warn("ignored_key", "`api_key` is ignored: users sign in for this client (`auth`)")
         return msgspec.structs.replace(client, name=client.name or client.type)
 
     def _models(self, client: Cursor) -> Iterator[ModelSettings]:
@@ -368,7 +372,7 @@ class _Reading(Reading):
         """Warn of a key that no part of the program reads."""
         place, hint = (entry.line, entry.column), did_you_mean(key, [*known, *(KEPT if not path else ())])
         if not path and key in _OF_AICHAT:
-            hint = f"aichat's name for `{_OF_AICHAT[key]}`, which counts here"
+            hint = f"write `{_OF_AICHAT[key]}`; `{key}` is aichat's name for it"
         self.report("warning", "unknown_key", f"unknown key '{key}'", (*path, key), place, hint=hint)
 
 

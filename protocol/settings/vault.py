@@ -61,21 +61,25 @@ def vault_problems(vault: VaultSettings, lokis: str | None, source: Source) -> l
     if vault.command:
         of_a_file = [key for key in ("file", "recipients") if getattr(vault, key)]
         for key in (*of_a_file, *openers):
-            error(("vault", key), f"`{key}` has no meaning beside `command`", "a vault is a file or a command")
+            error(
+                ("vault", key),
+                f"`{key}` can't be combined with `command`",
+                "remove one of them: a vault is either a file or a command",
+            )
         if (why := _no_command(vault.command)) is not None:
             error(("vault", "command"), f"`command` {why}", f"write it as in op read op://Private/{PLACE}/credential")
     elif len(openers) > 1:
-        error(("vault", openers[1]), f"`{openers[0]}` and `{openers[1]}` exclude each other", "one of them opens it")
+        error(("vault", openers[1]), f"`{openers[0]}` and `{openers[1]}` exclude each other", "remove one of them")
     elif vault.recipients and (by_passphrase or (lokis and not openers)):
-        what = "a file that a passphrase opens has no `recipients`"
-        error(("vault", "recipients"), what, "share the passphrase, or use an identity")
+        what = "a vault with a passphrase can't have `recipients`"
+        error(("vault", "recipients"), what, "share the passphrase with the other readers, or use an identity")
     if lokis and (instead := "command" if vault.command else openers[0] if openers else ""):
         no_effect((LOKIS_KEY,), f"`{instead}` of `vault` is used", "remove one of them")
     if not vault.command and vault.timeout != VaultSettings().timeout:
-        no_effect(("vault", "timeout"), "it is that of `command`, and none is given", "remove it")
+        no_effect(("vault", "timeout"), "it limits `command`, which is not set", "remove it")
     for path, value in ((("vault", "passphrase_file"), vault.passphrase_file), ((LOKIS_KEY,), lokis or "")):
         if SECRET.search(value):
-            error(path, f"`{path[-1]}` can't be a secret itself: it opens the vault", "write the path of a file")
+            error(path, f"`{path[-1]}` can't refer to a secret of the vault that it opens", "write the path of a file")
     return found
 
 
@@ -87,5 +91,5 @@ def _no_command(command: str) -> str | None:
     if not words or words[0] == PLACE:
         return "names no program"
     if PLACE not in command:
-        return f"does not say where the name of the secret goes ({PLACE})"
+        return f"does not contain {PLACE}, the place for the name of the secret"
     return None

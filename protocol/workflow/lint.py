@@ -92,7 +92,7 @@ class Lint(GraphChecks):
 
     def _edge(self, edge: Edge) -> None:
         if edge.clear_kept_context and not edge.clear_context:
-            does = "drops the kept messages and leaves the others" if self.as_devall else "does nothing"
+            does = "drops only the kept messages" if self.as_devall else "has no effect"
             self._warn(
                 "half_clear",
                 f"`clear_kept_context` without `clear_context` {does}",
@@ -124,7 +124,7 @@ class Lint(GraphChecks):
             if not any(hole == name or hole.startswith((f"{name}.", f"{name}[")) for name in ("content", *self.nodes)):
                 self._warn(
                     "fixed_template",
-                    f"`{{{{{hole}}}}}` stays as it is: no node is called so",
+                    f"`{{{{{hole}}}}}` is not replaced: no node has this id",
                     path,
                     did_you_mean(hole, ["content", *self.nodes]) or "write {{content}}, or the id of a node.",
                 )
@@ -146,7 +146,7 @@ class Lint(GraphChecks):
                 line = self.graph.source.where(other.path)[0]
                 self._error(
                     "unlike_maps",
-                    f"`{edge.target}` is mapped in another way by the edge on line {line}: they differ in "
+                    f"`{edge.target}` has a different `dynamic` on the edge on line {line}; they differ in "
                     f"{', '.join(unlike)}",
                     (*edge.path, "dynamic"),
                     "Hint: make them equal, or put a passthrough before the node and map once.",
@@ -164,7 +164,8 @@ class Lint(GraphChecks):
             if edge.dynamic.type == "tree" and isinstance(edge.dynamic.split, ByMessage) and single:
                 self._warn(
                     "tree_of_one",
-                    f"`{edge.source}` says one thing, and a tree of one unit does not run `{edge.target}` in DevAll",
+                    f"`{edge.source}` has a single output, and DevAll does not run `{edge.target}` for a tree of one "
+                    "unit",
                     (*edge.path, "dynamic"),
                     "split by `regex` or `json_path`, or leave `compat: devall` out.",
                 )
@@ -174,8 +175,10 @@ class Lint(GraphChecks):
     def _node(self, node: Node) -> None:
         config, path = node.config, (*node.path, "config")
         if node.context_window < -1:
-            hint = "write -1, or 0 for nothing."
-            self._warn("loose_value", "every negative window is unlimited", (*node.path, "context_window"), hint)
+            hint = "write -1 for unlimited, or 0 for none."
+            self._warn(
+                "loose_value", "every negative `context_window` means unlimited", (*node.path, "context_window"), hint
+            )
         if isinstance(config, AgentConfig):
             self._agent(config, path)
         if self.as_devall and isinstance(config, PythonConfig) and config.env:
@@ -186,8 +189,8 @@ class Lint(GraphChecks):
         if config.provider == "callboard":
             for key in ("base_url", "api_key", "fallback_models", "params", "tooling", "skills", "thinking"):
                 if getattr(config, key):
-                    message = f"`{key}` has no effect on an agent of yours"
-                    self._warn("unused_key", message, (*path, key), "say it in the agent's own file.")
+                    message = f"`{key}` has no effect with `provider: callboard`"
+                    self._warn("unused_key", message, (*path, key), "set it in the agent's own file.")
         for tooling in config.tooling:
             source = tooling.config
             unused: dict[str, object] = {}
@@ -207,7 +210,9 @@ class Lint(GraphChecks):
                 hint = "remove it; functions are found by their names whenever they are listed."
                 self._idle("auto_load", (*tooling.path, "config", "auto_load"), hint)
         if not self.as_devall and config.params.get("protocol", "chat") != "chat":
-            self._idle("protocol", (*path, "params", "protocol"), "remove it; every model is spoken to as in a chat.")
+            self._idle(
+                "protocol", (*path, "params", "protocol"), "remove it; all models are called by their chat interface."
+            )
         if self.as_devall and config.provider == "openai":
             for key in ("protocol", "tool_loop_limit"):
                 if key in config.params:
@@ -228,11 +233,13 @@ class Lint(GraphChecks):
         names = (_NAME.match(hole) for hole in _HOLE.findall(role))
         for name in dict.fromkeys(found[0] for found in names if found):
             if self.as_devall:
-                hint = "say in words where it comes from; without `compat: devall` a map's `item_name` is put in."
-                self._warn("fixed_template", f"`{{{{{name}}}}}` stays as it is: roles are no templates", path, hint)
+                hint = "describe it in words; without `compat: devall` the `item_name` of a map is replaced."
+                self._warn(
+                    "fixed_template", f"`{{{{{name}}}}}` is not replaced: roles are not templates in DevAll", path, hint
+                )
             elif name not in items:
                 hint = did_you_mean(name, items) or f"write `item_name: {name}` into the `dynamic` of the edge to it."
-                message = f"`{{{{{name}}}}}` stays as it is: no edge maps this node by that name"
+                message = f"`{{{{{name}}}}}` is not replaced: no edge to this node has this `item_name`"
                 self._warn("fixed_template", message, path, hint)
 
     # memories
@@ -251,7 +258,7 @@ class Lint(GraphChecks):
             if isinstance(config, FileStore):
                 for i, source in enumerate(config.file_sources):
                     if source.encoding.lower().replace("_", "-") not in ("utf-8", "utf8"):
-                        hint = "remove it; how a file is written is seen from the file, and UTF-8 is always right."
+                        hint = "remove it; the encoding of a file is detected."
                         self._idle("encoding", (*path, "file_sources", i, "encoding"), hint)
             if not self.as_devall:
                 continue
@@ -265,7 +272,7 @@ class Lint(GraphChecks):
             if isinstance(config, SimpleStore | FileStore) and config.embedding is None:
                 self._warn(
                     "no_embedding",
-                    f"the memory store `{store.name}` has no `embedding`: in DevAll nothing is ever found in it",
+                    f"the memory store `{store.name}` has no `embedding`: in DevAll searches in it find nothing",
                     store.path,
                     "write `embedding: {provider: openai, model: ...}` under its `config`.",
                 )
@@ -349,9 +356,10 @@ class _Loops(GraphChecks):
             if first is not None:
                 self._error(
                     "two_starts",
-                    f"`{first}` and `{name}` are on one cycle ({self._cycle_text(self.cycles[cycle])}), and both start",
+                    f"`{first}` and `{name}` are on one cycle ({self._cycle_text(self.cycles[cycle])}), and both are "
+                    "start nodes",
                     (*self.graph.path, "start", i),
-                    f"Hint: remove `{name}`; the cycle comes to it by itself.",
+                    f"Hint: remove `{name}` from `start`; the cycle reaches it anyway.",
                     expected="one start node per cycle",
                 )
             entries[cycle] = first or name
@@ -368,8 +376,8 @@ class _Loops(GraphChecks):
     def _two_entries(self, members: Collection[str], first: str, edge: Edge, *, starts: bool) -> None:
         self._warn(
             "two_entries",
-            f"this is a second way into the cycle {self._cycle_text(members)}, which begins at `{first}`; if "
-            f"{'it is' if starts else 'both are'} taken the run fails",
+            f"this edge is a second entry to the cycle {self._cycle_text(members)}, which begins at `{first}`; if "
+            f"{'this edge is' if starts else 'both edges are'} taken, the run fails",
             edge.path,
             f"lead it to `{first}`, or write `trigger: false` if it only brings a message.",
         )
@@ -421,8 +429,7 @@ class _Loops(GraphChecks):
             if entry is None or entry in round_:
                 self._warn(
                     "endless_cycle",
-                    f"nothing ends the cycle {self._cycle_text(round_)}; "
-                    f"it goes round {self.graph.max_iterations} times",
+                    f"nothing ends the cycle {self._cycle_text(round_)}; it runs {self.graph.max_iterations} times",
                     self.nodes[round_[0]].path,
                     "add an edge that leaves it, with a condition or after a loop_counter.",
                 )
@@ -435,7 +442,7 @@ class _Loops(GraphChecks):
             if limit > self.graph.max_iterations:
                 self._warn(
                     "counter_above_cap",
-                    f"the counter speaks on visit {limit}, and a cycle goes round {self.graph.max_iterations} times",
+                    f"the counter emits on visit {limit}, but a cycle runs at most {self.graph.max_iterations} times",
                     (*gate.path, "config", "max_iterations"),
                     f"write at most {self.graph.max_iterations}, or raise `max_iterations` of the graph.",
                 )
@@ -446,7 +453,8 @@ class _Loops(GraphChecks):
             if entry not in reached(after, after[entry]):
                 self._warn(
                     "gate_on_only_way",
-                    f"the only way back to `{entry}` leads through this gate, so the cycle ends on its first silence",
+                    f"the only way back to `{entry}` leads through this gate, so the cycle ends the first time that "
+                    "the gate emits nothing",
                     gate.path,
                     f"lead an edge back to `{entry}` past the gate, from the node before it.",
                 )
@@ -471,7 +479,7 @@ class _Loops(GraphChecks):
             else:
                 self._warn(
                     "idle_gate",
-                    "the gate is on no cycle: it is visited once and says nothing",
+                    "the gate is not on a cycle, so it is visited once and emits nothing",
                     gate.path,
                     "add an edge from it back into a loop, or remove it.",
                 )
@@ -491,7 +499,7 @@ class _Loops(GraphChecks):
             # DevAll's scheduler removes every `node_` from the ids in a graph with a cycle, and then fails with a
             # KeyError.
             if "node_" in key and key not in self.cycle_of:
-                message = f"the id `{key}` holds `node_`, which `compat: devall` can't have beside a cycle"
+                message = f"the id `{key}` contains `node_`, which DevAll can't handle in a graph with a cycle"
                 self._error("bad_id", message, (*node.path, "id"), "Hint: rename the node, or remove `compat: devall`.")
 
     def _cycle_text(self, members: Collection[str]) -> str:

@@ -73,7 +73,7 @@ class KeywordCondition(_Tagged, frozen=True, kw_only=True, tag="keyword"):
     all: Annotated[Texts, Meta(description="Met only if each of these is there.")] = ()
     regex: Annotated[Texts, Meta(description="Met if one of these patterns is found.")] = ()
     case_sensitive: bool = True
-    default: Annotated[bool, Meta(description="Read and never used, here as in DevAll.")] = False
+    default: Annotated[bool, Meta(description="Accepted, without effect, as in DevAll.")] = False
 
 
 class RegexCondition(_Tagged, frozen=True, kw_only=True, tag="regex"):
@@ -201,9 +201,9 @@ class MapFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # DevAll does not check it, and its thread pool raises an error for 0.
     max_parallel: Annotated[AtLeastOne, Meta(description="Units at once.")] = 10
     split_type: Annotated[
-        Literal["json_array", "regex", "lines"] | None, Meta(description="How the guide writes `split`.")
+        Literal["json_array", "regex", "lines"] | None, Meta(description="`split` in the spelling of DevAll's guide.")
     ] = None
-    pattern: Annotated[str | None, Meta(description="What stands between units, for `split_type: regex`.")] = None
+    pattern: Annotated[str | None, Meta(description="Separator of units (a pattern), for `split_type: regex`.")] = None
     item_name: Annotated[Id, Meta(description="`{{item}}` in the target's role is the unit; under this name.")] = "item"
 
 
@@ -232,9 +232,9 @@ class EdgeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     source: Annotated[Id, Meta(description="The node it leaves.")] = msgspec.field(name="from")
     target: Annotated[Id, Meta(description="The node it leads to.")] = msgspec.field(name="to")
     description: Annotated[str | None, Meta(description="For people.")] = None
-    trigger: Annotated[bool, Meta(description="May it make the target run?")] = True
-    carry_data: Annotated[bool, Meta(description="Does the target get the source's output?")] = True
-    keep_message: Annotated[bool, Meta(description="What it carries survives a `clear_context`.")] = False
+    trigger: Annotated[bool, Meta(description="Whether the edge makes the target run.")] = True
+    carry_data: Annotated[bool, Meta(description="Whether the target gets the source's output.")] = True
+    keep_message: Annotated[bool, Meta(description="Messages of this edge survive a `clear_context`.")] = False
     clear_context: Annotated[bool, Meta(description="Drop what the target has queued, except kept messages.")] = False
     clear_kept_context: Annotated[bool, Meta(description="Drop the kept messages that the target has queued.")] = False
 
@@ -266,11 +266,11 @@ class ToolEntry(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A function of `functions/function_calling/`, or with `module:All` every function of a file."""
 
     name: Id
-    description: Annotated[str | None, Meta(description="Instead of the function's own.")] = None
+    description: Annotated[str | None, Meta(description="Description in place of the function's own.")] = None
     parameters: Annotated[dict[str, Json] | None, Meta(description="JSON Schema, instead of the function's own.")] = (
         None
     )
-    auto_fill: Annotated[bool, Meta(description="Take from the function what is not said here.")] = True
+    auto_fill: Annotated[bool, Meta(description="Take values that are not set here from the function.")] = True
 
 
 class FunctionTools(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
@@ -299,7 +299,7 @@ class McpLocalTools(_Block, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cwd: str | None = None
     env: dict[str, Loose] = {}
     inherit_env: bool = True
-    startup_timeout: Annotated[Positive, Meta(description="Seconds until it has to be ready.")] = 10.0
+    startup_timeout: Annotated[Positive, Meta(description="Seconds within which it must be ready.")] = 10.0
     wait_for_log: str | None = None
     cache_ttl: NotNegative = 0.0
 
@@ -335,7 +335,7 @@ class Skills(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Retry(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a call of the model is tried again. A list that is left out is the default of the model gateway."""
+    """Retry policy for requests to the model. Omitted lists have the defaults of the model gateway."""
 
     enabled: bool = True
     # These three defaults are those of DevAll's program.
@@ -363,7 +363,7 @@ class MemoryUse(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retrieve_stage: Annotated[
         tuple[Stage, ...] | None,
         Meta(
-            description="When it is read: an agent at every stage if left out, a person at `gen`.",
+            description="Stages at which it is read; by default every stage for an agent, `gen` for a human node.",
             extra={"one_or_many": True},
             extra_json_schema={"x-one-or-many": True},
         ),
@@ -395,7 +395,7 @@ class FileSource(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SimpleStore(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="simple"):
-    """Remembers what nodes were given and said, found again by likeness."""
+    """Inputs and outputs of nodes, retrieved by similarity."""
 
     memory_path: Annotated[str | None, Meta(description="A file; `auto` or nothing for one of the run's.")] = None
     embedding: Embedding | None = None
@@ -447,7 +447,7 @@ LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
 
 
 class Seed(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a node has in its queue, or has said, before anything runs."""
+    """Message in the queue or among the outputs of a node before the workflow starts."""
 
     role: Role
     content: str
@@ -457,14 +457,17 @@ class Seed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """The `config` of a node; which one, its node's `type` says."""
+    """Base of the configs of nodes; the node's `type` selects one."""
 
 
 class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="agent"):
     """Asks a model, with tools and memories."""
 
     provider: Annotated[
-        Id, Meta(description="openai, gemini or a client of yours; *ours*: callboard, and `name` is an agent of yours.")
+        Id,
+        Meta(
+            description="openai, gemini or a client of yours; *ours*: callboard, with the name of an agent in `name`."
+        ),
     ]
     name: Annotated[Id, Meta(description="The model.")]
     role: Annotated[str | None, Meta(description="The system message.")] = None
@@ -473,9 +476,10 @@ class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     fallback_models: Annotated[
         Models, Meta(description="*Ours.* `client:model`, or a list: asked in turn if the model does not answer.")
     ] = None
-    params: Annotated[dict[str, Json], Meta(description="Handed to the model with every call.")] = {}
+    params: Annotated[dict[str, Json], Meta(description="Parameters of every request to the model.")] = {}
     input_mode: Annotated[
-        Literal["messages", "prompt"], Meta(description="As a conversation, or as one message with headings.")
+        Literal["messages", "prompt"],
+        Meta(description="Send the input as a conversation, or as one message with headings."),
     ] = "messages"
     tooling: tuple[Tooling, ...] = ()
     thinking: Reflection | None = None
@@ -485,14 +489,14 @@ class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class HumanConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="human"):
-    """Asks a person."""
+    """Asks a user."""
 
-    description: Annotated[str | None, Meta(description="What the person is to do.")] = None
+    description: Annotated[str | None, Meta(description="Instructions for the user.")] = None
     memories: tuple[MemoryUse, ...] = ()
 
 
 class LiteralConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="literal"):
-    """Says the same every time."""
+    """Emits the same message every time."""
 
     content: Id
     role: Literal["user", "assistant", "system"] = "user"
@@ -508,20 +512,20 @@ class PythonConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Python node: runs its own code, or the code in the last message, in a process."""
 
     code: Annotated[
-        str | None, Meta(description="*Ours.* Code of its own; the last message is not looked at then.")
+        str | None, Meta(description="*Ours.* Code of the node; without it, the last message is the code.")
     ] = None
-    interpreter: Annotated[str | None, Meta(description="A Python; our own if left out.")] = None
-    args: Annotated[tuple[Loose, ...], Meta(description="Put before the script: arguments of the interpreter.")] = ()
-    env: Annotated[dict[str, Loose], Meta(description="Variables the process has beside those it inherits.")] = {}
+    interpreter: Annotated[str | None, Meta(description="Python interpreter; by default that of Callboard.")] = None
+    args: Annotated[tuple[Loose, ...], Meta(description="Arguments of the interpreter, before the script.")] = ()
+    env: Annotated[dict[str, Loose], Meta(description="Environment variables in addition to the inherited ones.")] = {}
     timeout_seconds: Annotated[int, Meta(ge=1)] = 60
     encoding: str = "utf-8"
 
 
 class LoopCounterConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loop_counter"):
-    """Says nothing until its last visit."""
+    """Emits nothing until its last visit."""
 
     max_iterations: AtLeastOne = 10
-    reset_on_emit: Annotated[bool, Meta(description="Begin to count again once it has spoken.")] = True
+    reset_on_emit: Annotated[bool, Meta(description="Restart the count after it has emitted.")] = True
     message: str | None = None
 
 
@@ -582,15 +586,15 @@ class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     context_window: Annotated[
         int,
         Meta(
-            description="What stays queued after a run: 0 kept messages only, N the newest N, -1 everything.",
+            description="Messages that stay queued after a run: 0 kept ones only, N the newest N, -1 all.",
             extra={"loose": True},
             extra_json_schema={"x-loose": True},
         ),
     ] = 0
-    log_output: Annotated[bool, Meta(description="false: the log does not show what the node said.")] = True
+    log_output: Annotated[bool, Meta(description="false: the log does not show the node's output.")] = True
     on_error: Annotated[
         Literal["fail", "continue"] | None,
-        Meta(description="*Ours.* What a failure means: the end of the run, or its text as the node's output."),
+        Meta(description="*Ours.* On failure: end the run, or use the error text as the node's output."),
     ] = None
 
 
@@ -616,14 +620,14 @@ class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     id: str | None = None
     description: str | None = None
     organization: str | None = None
-    initial_instruction: Annotated[str | None, Meta(description="What a user reads before the first run.")] = None
+    initial_instruction: Annotated[str | None, Meta(description="Text shown to the user before the first run.")] = None
     log_level: LogLevel | None = None
     is_majority_voting: Annotated[
-        bool, Meta(description="Every node runs on the task, and what most of them say is the result.")
+        bool, Meta(description="Every node runs on the task; the most frequent output is the result.")
     ] = False
     # 100 is the fixed limit of DevAll, which then goes on behind the cycle with a warning only.
-    max_iterations: Annotated[AtLeastOne, Meta(description="*Ours.* How often a cycle may go round.")] = 100
-    args: Annotated[tuple[Json, ...], Meta(description="For front ends; nothing here uses it.")] = ()
+    max_iterations: Annotated[AtLeastOne, Meta(description="*Ours.* Maximum number of iterations of a cycle.")] = 100
+    args: Annotated[tuple[Json, ...], Meta(description="For front ends; Callboard does not use it.")] = ()
 
 
 class Graph(GraphFields, frozen=True, kw_only=True):
@@ -647,7 +651,7 @@ class Graph(GraphFields, frozen=True, kw_only=True):
 class WorkflowFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The top level of a workflow file."""
 
-    version: Annotated[str, Meta(description="For people; nothing depends on it.")] = "0.0.0"
+    version: Annotated[str, Meta(description="For readers; it has no effect.")] = "0.0.0"
     vars: Annotated[dict[str, Json], Meta(description="What `${NAME}` stands for, before the environment.")] = {}
     compat: Annotated[
         Mode | None, Meta(description="*Ours.* `devall` is DevAll's program of May 2026 to the letter.")

@@ -115,7 +115,8 @@ def _agent(config: FileValue) -> AgentConfig:
             "unknown_provider",
             f"no provider `{agent.provider}`",
             expected=f"one of {', '.join(sorted(known))}",
-            hint=did_you_mean(agent.provider, known) or "Hint: `openai` with a `base_url` speaks to most servers.",
+            hint=did_you_mean(agent.provider, known)
+            or "Hint: most servers work with the provider `openai` and a `base_url`.",
         )
     if agent.fallback_models:
         _check_fallbacks(models_of(agent.fallback_models), config)
@@ -130,7 +131,7 @@ def _check_fallbacks(models: tuple[str, ...], config: FileValue) -> None:
         if not client or not name:
             config["fallback_models"].error(
                 "unknown_model",
-                f"`{model}` does not say whose model it is",
+                f"`{model}` does not name a client",
                 expected="`client:model`, or a list of such",
                 hint="Hint: write `openai:gpt-4o-mini`.",
             )
@@ -200,7 +201,7 @@ def _check_tool(name: str, part: FileValue) -> None:
         for key in ("description", "parameters", "auto_fill"):
             if key in part.entries:
                 hint = "Hint: remove it, or list the file's functions one by one."
-                part.key(key).error("misplaced_key", f"`{key}` can't be said of a whole file", hint=hint)
+                part.key(key).error("misplaced_key", f"`{key}` can't be set for a whole file (`:All`)", hint=hint)
         names = [f"{module}{ALL}" for module in known or ()]
         there = bool(_functions_of(name, part))
     else:
@@ -277,7 +278,7 @@ def _python(config: FileValue) -> PythonConfig:
         # The name in DevAll's documents, which its program does not read.
         if "inline_code" in config.entries and "code" not in config.entries:
             config = config.with_value("code", config["inline_code"].node).without("inline_code")
-        config = config.misplaced({"entry_script": "nothing reads it; put the code under `code:`."}, what)
+        config = config.misplaced({"entry_script": "it has no effect; put the code under `code:`."}, what)
     else:
         hint = "put the code, in a fence of three backticks, into a literal before this node."
         config = config.ignored(dict.fromkeys(("code", "inline_code", "entry_script"), hint), what)
@@ -352,7 +353,7 @@ def _memories(config: FileValue) -> tuple[MemoryUse, ...]:
         )
         found.append(use)
         if not use.read and not use.write and not part.is_broken:
-            hint = "write `read: true`, `write: true` or both; DevAll's own engine takes both for granted."
+            hint = "write `read: true`, `write: true` or both; DevAll's own engine assumes both."
             part.warn("idle_memory", f"the memory `{use.name}` is neither read nor written here", hint)
     return tuple(found)
 
@@ -452,8 +453,8 @@ def _check_key(model: AgentConfig | Embedding, config: FileValue) -> None:
     if key:
         config["base_url"].warn(
             "withheld_key",
-            f"{model.base_url} is given no key: {key} goes to the provider's own address only",
-            "name the key that it is to have: `api_key: ${NAME}`.",
+            f"{model.base_url} gets no API key: {key} is only sent to the provider's own address",
+            "set its key: `api_key: ${NAME}`.",
         )
 
 
@@ -555,7 +556,7 @@ def _named(part: FileValue, name: str) -> Condition:
     if name == "false":
         part.warn(
             "unknown_function",
-            'DevAll takes `"false"` for the name of a function, finds none, and the condition is always met',
+            'DevAll reads `"false"` as the name of a function, does not find it, and treats the condition as met',
             "write `condition: false`, without quotes.",
         )
     elif known is not None and name.strip() and name not in known | CONDITION_FUNCTIONS:
@@ -612,8 +613,8 @@ def _processor(edge: FileValue) -> Processor | None:
         _check_match(processor, config)
         return _with_group(processor, config)
     if isinstance(processor, Template) and processor.template and "{{" not in processor.template:
-        hint = "write {{content}} where the source's output is to stand."
-        config["template"].warn("fixed_template", "the template never says what came in", hint)
+        hint = "write {{content}} where the source's output belongs."
+        config["template"].warn("fixed_template", "the template does not contain the source's output", hint)
     if isinstance(processor, FunctionProcessor) and processor.name:
         _check_processor_name(config["name"], processor.name)
     return processor
@@ -621,8 +622,8 @@ def _processor(edge: FileValue) -> Processor | None:
 
 def _check_match(processor: RegexExtract, config: FileValue) -> None:
     if processor.template is not None and "{match}" not in processor.template:
-        hint = "write {match}, in single braces, where it is to stand."
-        config["template"].warn("fixed_template", "the template never says what was found", hint)
+        hint = "write {match}, in single braces, where it belongs."
+        config["template"].warn("fixed_template", "the template does not contain the match", hint)
     if processor.default_value is not None and processor.on_no_match != "default":
         message = f"`default_value` has no effect with `on_no_match: {processor.on_no_match}`"
         config.key("default_value").warn("unused_key", message, "write `on_no_match: default` beside it.")

@@ -374,7 +374,7 @@ def has_ends(edge: Edge, part: FileValue, ids: Collection[str]) -> bool:
     """Return whether both ends of an edge are nodes, and report a missing one."""
     missing = {key: name for key, name in (("from", edge.source), ("to", edge.target)) if name not in ids}
     for key, name in missing.items():
-        _unknown_node(part[key], f"the edge leads {key} `{name}`, and no node has this id", name, ids)
+        _unknown_node(part[key], f"`{key}` of the edge is `{name}`, but no node has this id", name, ids)
     return not missing
 
 
@@ -384,7 +384,7 @@ def check_ids(graph: Graph, part: FileValue, ids: Collection[str]) -> None:
         for i, name in enumerate(names):
             if name not in ids:
                 at = part[key].items[i] if part[key].is_list else part[key]
-                _unknown_node(at, f"`{key}` names `{name}`, and no node has this id", name, ids)
+                _unknown_node(at, f"`{key}` names `{name}`, but no node has this id", name, ids)
 
 
 def _unknown_node(part: FileValue, message: str, name: str, ids: Collection[str]) -> None:
@@ -400,7 +400,7 @@ def check_stores(graph: Graph, part: FileValue, names: frozenset[str]) -> None:
             part.reading.report(
                 "error",
                 "unknown_store",
-                f"no memory store `{use.name}`",
+                f"the graph has no memory store `{use.name}`",
                 path,
                 graph.source.where(path),
                 expected=f"one of {', '.join(sorted(names))}" if names else "a store under `memory` of the graph",
@@ -423,24 +423,28 @@ def with_ends(graph: Graph, part: FileValue, ids: Collection[str], *, checked: b
         if inferred and len(sources) == 1:
             graph = msgspec.structs.replace(graph, start=(sources[0],))
         else:
-            why = "something leads to every node"
+            why = "every node has an incoming edge"
             if sources:
-                why = f"nothing leads to any of {len(sources)} nodes: {', '.join(sources[:10])}"
+                why = f"{len(sources)} nodes have no incoming edge: {', '.join(sources[:10])}"
             part.key("start").error(
                 "no_start",
-                "where to begin is not said" + (f", and {why}" if inferred else ""),
+                "`start` is missing" + (f", and {why}" if inferred else ""),
                 expected="`start:` with the ids of the nodes that get the task",
                 hint=f"Hint: write `start: [{', '.join(sources[:5]) or next(iter(ids))}]`.",
             )
     sinks = [each for each in ids if each not in left]
     # `end: []` is not None: as in DevAll, an empty list turns this check off.
     if checked and not graph.is_majority_voting and part.get("end") is None and len(sinks) != 1:
-        why = f"{len(sinks)} nodes lead nowhere: {', '.join(sinks[:10])}" if sinks else "every node leads on"
+        why = (
+            f"{len(sinks)} nodes have no outgoing edge: {', '.join(sinks[:10])}"
+            if sinks
+            else "every node has an outgoing edge"
+        )
         part.key("end").error(
             "no_end",
-            f"where the result comes from is not said, and {why}",
+            f"`end` is missing, and {why}",
             expected="`end:` with the ids of the nodes whose output is the result",
-            hint=f"Hint: write `end: [{', '.join(sinks[:5]) or list(ids)[-1]}]`; the first that has said anything "
+            hint=f"Hint: write `end: [{', '.join(sinks[:5]) or list(ids)[-1]}]`; the first with an output "
             "gives the result.",
         )
     return graph

@@ -130,7 +130,7 @@ class Resolver:
             chain = " -> ".join([*self._open[self._open.index(name) :], name])
             hint = f"Hint: give one of them a value: `vars: {{{name}: ...}}`."
             if self._open[-1] == name:
-                hint = "Hint: remove it from `vars`; what is not there is looked up in the environment."
+                hint = "Hint: remove it from `vars`; names that `vars` lacks are looked up in the environment."
             self._report("variable_cycle", f"the variables refer to each other: {chain}", at, path, hint)
             return _Value(at, 0, 0)
         if name not in self._given:

@@ -104,7 +104,7 @@ def test_validate_reads_the_config_file_of_the_directory_as_settings(callboard: 
     (home / "config.yaml").write_text("model: openai:x\nmax_agent_depth: 3\nclientz: []\n")
     code, out, _err = callboard("validate", str(home / "config.yaml"))
     assert code == 0
-    assert "config.yaml:2:1: warning: `max_agent_depth` is accepted for Loki's sake and has no effect yet" in out
+    assert "config.yaml:2:1: warning: `max_agent_depth` is a key of Loki that has no effect in Callboard yet" in out
     assert "config.yaml:3:1: warning: unknown key 'clientz'" in out
     assert callboard("validate", str(home / "config.yaml"), "--strict")[0] == 2
 

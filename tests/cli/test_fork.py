@@ -195,7 +195,7 @@ async def test_a_run_is_recorded_and_played_by_its_cassette(town: Town) -> None:
     assert (await town.say(*played, "--record", "x"))[0] == 2
     assert (await town.say(*played, "--durable"))[0] == 2
     code, _, err = await town.say("run", "--config-dir", str(town.config), "g", "x", "--replay", str(file))
-    assert (code, f"{file}:2:1: error: this is no line of a cassette" in err) == (2, True)
+    assert (code, f"{file}:2:1: error: this is not a line of a cassette" in err) == (2, True)
 
 
 async def test_what_is_asked_without_an_agent_is_recorded_as_well(town: Town) -> None:

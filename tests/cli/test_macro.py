@@ -164,7 +164,7 @@ def test_arguments_that_nobody_takes_and_odd_steps_are_told(
     file = put(home, "m", "variables: [{name: a}]\nsteps: ['{{a}} {{b}}']\n")
     code, _, err = callboard("macro", "m", "1", "2", "3")
     assert code == 0
-    assert f"{file}:2:9: warning: `{{{{b}}}}` is no variable of this macro and stays as it is" in err
+    assert f"{file}:2:9: warning: `{{{{b}}}}` is not a variable of this macro, so it is not replaced" in err
     assert has_message(err, "cli.actions.macro._print_warnings", left="2 arguments", usage="m <a>")
 
 

@@ -148,14 +148,14 @@ def test_a_vault_that_is_a_command_shows_what_it_gives(vault: Vault, tmp_path: P
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ('{command: "op read x"}', r"does not say where the name of the secret goes \(\{name\}\)"),
-        ('{command: "op {name", file: x}', "`file` has no meaning beside `command`"),
+        ('{command: "op read x"}', r"does not contain \{name\}, the place for the name"),
+        ('{command: "op {name", file: x}', "`file` can't be combined with `command`"),
         ('{command: "op \'{name}"}', "can't be read: No closing quotation"),
         ('{command: "{name}"}', "names no program"),
         ("{keyring: true, passphrase: true}", "`keyring` and `passphrase` exclude each other"),
         ("{identity: a, keyring: true}", "exclude each other"),
         ("{passphrase: true, recipients: [age1x]}", fragment("protocol.settings.vault.vault_problems.6")),
-        ("{passphrase_file: '{{X}}'}", "`passphrase_file` can't be a secret itself"),
+        ("{passphrase_file: '{{X}}'}", "`passphrase_file` can't refer to a secret"),
         ("{timeout: 0}", "timeout"),
         ("{passphrases: true}", "did you mean 'passphrase'"),
     ],
@@ -173,7 +173,7 @@ def test_a_block_that_makes_no_sense_is_told_with_its_line(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("vault: {timeout: 5}", "`timeout` has no effect: it is that of `command`, and none is given"),
+        ("vault: {timeout: 5}", "`timeout` has no effect: it limits `command`, which is not set"),
         (
             "vault_password_file: pw\nvault: {keyring: true}",
             "`vault_password_file` has no effect: `keyring` of `vault`",

@@ -110,7 +110,7 @@ def test_what_is_odd_is_a_warning_with_its_line() -> None:
         ("steps:\n- a\n- 3\n", 3, "`steps[1]` is the number 3"),
         ("variables: [{default: x}]\nsteps: [a]\n", 1, "missing field `name`"),
         ("variables:\n- name: a\n- name: a\nsteps: [a]\n", 3, "two variables are called 'a'"),
-        ("variables:\n- name: '{a}'\nsteps: [a]\n", 2, "no step can name a variable '{a}'"),
+        ("variables:\n- name: '{a}'\nsteps: [a]\n", 2, "no step can refer to a variable called '{a}'"),
         ("variables: {a: b}\nsteps: [a]\n", 1, "`variables` is a mapping"),
         ("steps: [\n", 2, "YAML parsing error"),
     ],

@@ -114,8 +114,8 @@ def test_pairs_of_input_and_output_are_examples() -> None:
     ("text", "words"),
     [
         ("System\n### INPUT:\none\n", "the last `### INPUT:` has no `### OUTPUT:`"),
-        ("### OUTPUT:\none\n### INPUT:\n", "`### OUTPUT:` stands where `### INPUT:` is expected"),
-        ("### INPUT:\n### INPUT:\n", "`### INPUT:` stands where `### OUTPUT:` is expected"),
+        ("### OUTPUT:\none\n### INPUT:\n", "`### OUTPUT:` is written where `### INPUT:` is expected"),
+        ("### INPUT:\n### INPUT:\n", "`### INPUT:` is written where `### OUTPUT:` is expected"),
     ],
 )
 def test_half_a_pair_is_told_and_is_a_system_prompt(text: str, words: str) -> None:

@@ -18,7 +18,7 @@ CASES: list[tuple[str, str, str, str]] = [
     ("trailing hyphen", "my-", "name: my-\ndescription: x", "begins or ends with a hyphen"),
     ("two hyphens", "my--skill", "name: my--skill\ndescription: x", "two hyphens"),
     ("other characters", "my_skill", "name: my_skill\ndescription: x", "other than letters"),
-    ("another directory", "wrong-name", "name: correct-name\ndescription: x", "must be alike"),
+    ("another directory", "wrong-name", "name: correct-name\ndescription: x", "make them equal"),
     ("unknown field", "my-skill", "name: my-skill\ndescription: x\nunknown_field: y", "unknown_field"),
     (
         "all fields",

@@ -271,5 +271,5 @@ def test_the_settings_of_any_configuration_directory_can_be_checked(tmp_path: Pa
     (problem,) = callboard.validate(file, config_dir=tmp_path)
     assert (problem.message, problem.hint) == (
         "unknown key 'use_tools'",
-        "aichat's name for `enabled_tools`, which counts here",
+        "write `enabled_tools`; `use_tools` is aichat's name for it",
     )

@@ -211,7 +211,7 @@ def test_maps_of_one_node_have_to_agree() -> None:
 
 
 def test_half_a_clear_does_what_each_document_says() -> None:
-    for compat, does in (("standard", "does nothing"), ("devall", "leaves the others")):
+    for compat, does in (("standard", "has no effect"), ("devall", "only the kept")):
         _, problems = read_workflow(edge_text("clear_kept_context: true"), "wf.yaml", compat=compat)
         assert [problem.code for problem in problems] == ["half_clear"]
         assert does in problems[0].message

@@ -54,7 +54,7 @@ MISTAKES = {
         "          temperature: 0.3\n          protocol: responses",
         "unused_key",
         "protocol: responses",
-        "as in a chat",
+        "chat interface",
         "warning",
     ),
     "functions that are not loaded": Mistake(
@@ -78,7 +78,7 @@ MISTAKES = {
         "            file_types: [.md]\n            encoding: latin-1",
         "unused_key",
         "encoding: latin-1",
-        "seen from the file",
+        "is detected",
         "warning",
     ),
     "cache_ttl of a local server": Mistake(
@@ -227,4 +227,4 @@ def test_what_an_agent_of_ours_says_itself_is_not_said_here() -> None:
     _, problems = read_workflow(text, "newsroom.yaml", known=KNOWN)
     warned = [problem.message for problem in problems if problem.code == "unused_key"]
     for key in ("params", "fallback_models"):
-        assert any(f"`{key}` has no effect on an agent of yours" in message for message in warned)
+        assert any(f"`{key}` has no effect with `provider: callboard`" in message for message in warned)

@@ -374,11 +374,11 @@ async def test_what_is_no_cassette_is_refused_by_line(studio: Studio) -> None:
     studio.agent(AGENT)
     studio.file.parent.mkdir()
     for text, why in {
-        "": "it is empty",
-        "hello\n": ":1:1: error: this is no line of a cassette",
+        "": "the file is empty",
+        "hello\n": ":1:1: error: this is not a line of a cassette",
         '{"line":"piece","hash":"x","value":1}\n': "its first line should begin",
-        '{"line":"cassette","version":99}\n': "of a later callboard",
-        '{"line":"cassette"}\n{"line":"what"}\n': ":2:1: error: this is no line of a cassette",
+        '{"line":"cassette","version":99}\n': "by a newer version of callboard",
+        '{"line":"cassette"}\n{"line":"what"}\n': ":2:1: error: this is not a line of a cassette",
         '{"line":"cassette"}\n': "its last line is missing",
     }.items():
         studio.file.write_text(text)

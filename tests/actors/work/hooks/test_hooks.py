@@ -397,7 +397,7 @@ def test_a_file_of_somebody_elses_is_read_as_far_as_it_is_known() -> None:
     ]
     assert table["Stop"] == ()
     assert len(problems) == 7
-    assert any(has_message(each, "protocol.hooks._hook.5", key="async") for each in problems)
+    assert any(has_message(each, "protocol.hooks._hook.4", key="async") for each in problems)
     assert any(
         "settings.json:7:" in each and has_message(each, "protocol.hooks._hook", kind="prompt") for each in problems
     )

@@ -83,7 +83,7 @@ def test_an_unknown_name_tells_the_near_one_and_how_to_make_it(home: Path) -> No
     ("text", "said"),
     [
         ("documents: []", says("protocol.knowledge.read_knowledge_file")),
-        ("description: x", says("protocol.reading.Reading._missing.3", key="documents")),
+        ("description: x", says("protocol.reading.Reading._missing.2", key="documents")),
         ("documents: [a]\nchunk_size: 0", "chunk_size"),
         ("documents: a.md", "a list of texts"),
         ("- a", says("protocol.yaml_tree.parse_mapping.2")),

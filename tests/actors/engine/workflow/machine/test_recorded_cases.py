@@ -106,7 +106,7 @@ DIFFERENT = {
     "N01 literal role system": Otherwise(f"{GUIDE}: literals of role system", "x"),
     "N03 python_runner type": Otherwise(f"{GUIDE}: `python_runner`", final=None),
     "N12 human node memory ignored + preview": Otherwise(
-        f"{GUIDE}: memories of people", fails="no memory store `none`"
+        f"{GUIDE}: memories of people", fails="the graph has no memory store `none`"
     ),
     "A13 memory without config": Otherwise(f"{GUIDE}: its stores have no `config`", "A<user:TASK>"),
     "A14 bad retrieve_stage": Otherwise(f"{GUIDE}: stage `post_gen`", "A<user:TASK>"),

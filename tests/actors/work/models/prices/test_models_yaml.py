@@ -121,7 +121,7 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
         (b"- provider: x\n  models:\n    - gpt\n", r"line 3: \[0\].models\[0\] is"),
         (
             b"- provider: x\n  models:\n    - type: chat\n",
-            says("protocol.reading.Reading._missing.3", prefix="…line 3: ", key="name", state="…`name`"),
+            says("protocol.reading.Reading._missing.2", prefix="…line 3: ", key="name", state="…`name`"),
         ),
         (
             b"- provider: x\n  models:\n    - name: a\n      input_price: cheap\n",
