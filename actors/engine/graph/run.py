@@ -72,8 +72,8 @@ async def run_graph(
         limit = plan.settings.max_concurrency
         logs = plan.settings.log_state_snapshots and log.isEnabledFor(logging.DEBUG)
         tapes = (_StepLog(decider),) if logs else ()
-        driver = Driver(me, decider, performers, at_once=limit, afresh=lambda: GraphDecider(plan), tapes=tapes)
-        await driver.play(GraphBegun(prompt=prompt, state=state or {}))
+        driver = Driver(me, decider, performers, limit=limit, fresh=lambda: GraphDecider(plan), tapes=tapes)
+        await driver.run(GraphBegun(prompt=prompt, state=state or {}))
 
     return await played(me, plan, context, depth, decider.result, record or Record(), play)
 

@@ -49,7 +49,7 @@ async def run_map_node(me: Actor, job: NodeJob) -> NodeResult:
     if whole:
         plays = Items(job, node, items, needs or ()).run
     ended: MapEnded = await drive(
-        me, lambda: MapDecider(plan, node, whole=whole), request, {RunNode: plays}, at_once=_limit(job, node)
+        me, lambda: MapDecider(plan, node, whole=whole), request, {RunNode: plays}, limit=_limit(job, node)
     )
     job.failures += [failure.restore() for failure in ended.unaccepted]
     return NodeResult(writes={node.collect_into: ended.collected})
