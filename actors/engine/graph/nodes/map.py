@@ -25,7 +25,7 @@ from ..map_decider import MapDecider
 from ..plan import GraphPlan, NodeJob, NodeResult
 from ..reducers import type_name
 from ..result import GraphResult
-from ..run import Nodes, played
+from ..run import Nodes, execute_graph
 from ..templates import MISSING, compile_template
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def run_branch(
     """
     node = plan.steps[branch.node].node if branch.node in plan.steps else None
 
-    async def play(nodes: Nodes) -> None:
+    async def body(nodes: Nodes) -> None:
         if not isinstance(node, MapNode):
             raise GraphMistake(f"Node '{branch.node}' of graph '{plan.name}' is not a map node")
         ended: MapEnded = await drive(
@@ -122,7 +122,7 @@ async def run_branch(
         result.state = {node.output_key: ended.collected[0]}
         record.failures += [failure.restore() for failure in ended.unaccepted]
 
-    return await played(me, plan, context, depth, result, record, play)
+    return await execute_graph(me, plan, context, depth, result, record, body)
 
 
 def _items(job: NodeJob, node: MapNode) -> list[Any]:
