@@ -111,7 +111,7 @@ class BackgroundWork(Protocol):
     """
 
     @property
-    def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
+    def executors(self) -> Mapping[type[Effect], Callable[[Any], None]]:
         """Synchronous executors, by type of effect."""
 
     def resume(self, player: JournalPlayer, left: OpenChildren, *, ends: bool) -> None:
@@ -143,11 +143,11 @@ class Driver:
         me: the actor whose mailbox the driver reads and whose children execute the work.
         decider: the decider to run.
         performers: the body of the child actor, by type of work.
-        at_once: most pieces of work that run concurrently; the others wait in order.
-        afresh: makes an equal decider, for the `recorder`.
-        beside: executes effects that are not `Work`.
+        limit: most pieces of work that run concurrently; the others wait in order.
+        fresh: makes an equal decider, for the `recorder`.
+        background: executes effects that are not `Work`.
         tapes: further recorders of the decider.
-        recalls: awaited after recovery, with the work that ended in earlier incarnations.
+        restore: awaited after recovery, with the work that ended in earlier incarnations.
 
     Attributes:
         player: the journal of this decider; None if the run is not durable.
@@ -159,16 +159,16 @@ class Driver:
         decider: Decider,
         performers: Mapping[type[Work], Performer],
         *,
-        at_once: int,
-        afresh: Callable[[], Decider],
-        beside: BackgroundWork | None = None,
+        limit: int,
+        fresh: Callable[[], Decider],
+        background: BackgroundWork | None = None,
         tapes: Sequence[Tape] = (),
-        recalls: Callable[[JournalPlayer, list[EarlierWork]], Awaitable[None]] | None = None,
+        restore: Callable[[JournalPlayer, list[EarlierWork]], Awaitable[None]] | None = None,
     ) -> None:
         self._me = me
         self._decider = decider
         self._performers = performers
-        self._at_once = max(1, at_once)
+        self._limit = max(1, limit)
         records, scope = recorder.get(), scope_of(me)
         self.player = None if scope is None else scope.player()
         if self.player is not None:
@@ -176,8 +176,8 @@ class Driver:
         kept = () if self.player is None else (self.player,)
         # A rerun replays recorded results to this decider, so its messages must not be recorded a second time.
         played = self.player is not None and self.player.lines_up
-        self._tapes = (*tapes, *kept) if records is None or played else (*tapes, *kept, records(decider, afresh))
-        self._recalls = recalls
+        self._tapes = (*tapes, *kept) if records is None or played else (*tapes, *kept, records(decider, fresh))
+        self._restore = restore
         self._left: OpenWork | None = None  # open work of an earlier incarnation
         self._ready: deque[Work] | None = None  # created on first use: an empty deque takes 760 bytes
         self._lanes: dict[str, deque[Work]] = {}  # waiting work of each busy lane
@@ -185,8 +185,8 @@ class Driver:
         self._failed: dict[int, Actor] = {}  # the actors of failures that the decider has not received yet
         self._in_place: InPlace | None = None
         self._is_in_place = False
-        self._beside = beside
-        self._instantly = {} if beside is None else beside.at_once
+        self._background = background
+        self._executors = {} if background is None else background.executors
         self._is_stepping = False
         self._idle: str | None = None
         self._finish: Finish | None = None
@@ -195,7 +195,7 @@ class Driver:
         self._context = contextvars.copy_context()  # for work that a step in another task starts
         self._now = trio.lowlevel.current_clock().current_time  # `trio.current_time` without its two extra calls
 
-    async def play(self, request: Any) -> Any:
+    async def run(self, request: Any) -> Any:
         """Run the decider until it finishes, and return the result of its `Finish`.
 
         Raises:
@@ -209,8 +209,8 @@ class Driver:
         try:
             if self.player is not None and self.player.past:
                 gone = await self._resume(self.player, request)
-                if self._recalls is not None:
-                    await self._recalls(self.player, gone)
+                if self._restore is not None:
+                    await self._restore(self.player, gone)
             else:
                 effects = decider.begin(request)
                 for tape in self._tapes:
@@ -230,7 +230,7 @@ class Driver:
         finally:
             self._ending = True
             me.keeps = None
-            if self._beside is not None:
+            if self._background is not None:
                 self._take_remaining_mail()
             if self._running:
                 await self._interrupt_all()
@@ -242,7 +242,7 @@ class Driver:
         """Replay the journal into the decider and queue the work that was open; return the work that had ended."""
         gone: list[EarlierWork] = []
         others = [tape for tape in self._tapes if tape is not player]
-        left = self._left = fold(self._decider, player, request, others, None if self._recalls is None else gone)
+        left = self._left = fold(self._decider, player, request, others, None if self._restore is None else gone)
         self._decider.heard = self._me.stream.heard
         self._in_place, self._idle, self._finish = left.in_place, left.idle, left.finish
         for name, at in left.timers.items():
@@ -250,11 +250,11 @@ class Driver:
         for work in left.work.values():
             self._line_up(work)
         ends = self._finish is not None or player.ends
-        if self._beside is not None:
+        if self._background is not None:
             self._is_stepping = True  # messages that arrive meanwhile wait in the mailbox
-            self._beside.resume(player, left.family, ends=ends)
+            self._background.resume(player, left.family, ends=ends)
             if ends:
-                await self._beside.caught_up()
+                await self._background.caught_up()
             self._is_stepping = False
         player.there(over=self._finish is not None)
         # The actor was recovered only to be ended: its owner, which `there` has just notified, cancels it here.
@@ -362,7 +362,7 @@ class Driver:
             elif type(effect) is SetTimer:
                 self._me.tell_later(effect.seconds, TimerFired(effect.name))
             else:
-                self._instantly[type(effect)](effect)
+                self._executors[type(effect)](effect)
         if self._ready:
             self._begin_work()
 
@@ -420,7 +420,7 @@ class Driver:
         ready, running, now = self._ready, self._running, self._now()
         assert ready is not None
         plain = self.player is None and self._me.root.pauses is None  # `_perform` would add nothing
-        while ready and len(running) < self._at_once:
+        while ready and len(running) < self._limit:
             work = ready.popleft()
             # "watched": a failure of the child must not end this actor; it becomes a message.
             body = self._performers[type(work)] if plain else self._perform
@@ -518,14 +518,14 @@ def _error_of(end: End) -> CallboardError:
 
 async def drive(
     me: Actor,
-    afresh: Callable[[], Decider],
+    fresh: Callable[[], Decider],
     request: Any,
     performers: Mapping[type[Work], Performer],
     *,
-    at_once: int = 1_000,
+    limit: int = 1_000,
 ) -> Any:
     """Run a new decider on the mail of `me`, and return its result; `Driver` documents arguments and errors."""
-    return await Driver(me, afresh(), performers, at_once=at_once, afresh=afresh).play(request)
+    return await Driver(me, fresh(), performers, limit=limit, fresh=fresh).run(request)
 
 
 # --- recovery ---------------------------------------------------------------------------------------------

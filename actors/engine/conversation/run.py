@@ -153,9 +153,9 @@ class Conversation:
             me,
             decider,
             performers,
-            at_once=MOST_CALLS,
-            afresh=partial(ConversationDecider, talk),
-            beside=self,
+            limit=MOST_CALLS,
+            fresh=partial(ConversationDecider, talk),
+            background=self,
         )
         self._tell = driver.tell
         if children is not None:
@@ -168,7 +168,7 @@ class Conversation:
         now = None if todos is None else todos.as_todos()
         begun = messages.ConversationBegun(tuple(self.messages), now, talk.shortening)
         try:
-            ended: messages.ConversationEnded = await driver.play(begun)
+            ended: messages.ConversationEnded = await driver.run(begun)
         finally:
             del self._tell  # break the reference cycle: the driver refers to this object
             self.messages, self.unfinished = decider.messages, decider.unfinished
@@ -176,10 +176,10 @@ class Conversation:
                 todos.become(decider.todos.as_todos() or messages.Todos())
         return ended
 
-    # --- interface for the driver (`background`) ----------------------------------------------------------
+    # --- interface for the driver (`BackgroundWork`) ----------------------------------------------------------
 
     @property
-    def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
+    def executors(self) -> Mapping[type[Effect], Callable[[Any], None]]:
         """Executors of effects on child agents."""
         return {} if self.children is None else self.children.at_once
 
@@ -336,6 +336,6 @@ class CallRounds:
         before = self._rounds.copy()
         decider = CallsDecider(self._rounds)
         performers: dict[type[Work], Performer] = {CallTool: self._player.play}
-        driver = Driver(me, decider, performers, at_once=MOST_CALLS, afresh=lambda: CallsDecider(before.copy()))
-        turns: list[ToolTurn] = await driver.play(CallsBegun(tuple(calls)))
+        driver = Driver(me, decider, performers, limit=MOST_CALLS, fresh=lambda: CallsDecider(before.copy()))
+        turns: list[ToolTurn] = await driver.run(CallsBegun(tuple(calls)))
         return turns

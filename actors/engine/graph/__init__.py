@@ -8,6 +8,6 @@
     compile_template the language of texts in a file (`templates`)
 
 `run` executes a graph and each of its nodes, `node_exit` decides what follows a node. Modules that work on files and
-states, without actors: `validate`, `draw`, `edges`, `templates`, `reducers`, `rules`, `compat`. `protocol.graph`
-defines the format. May import conversation/ and `driver`, not workflow/. Start with `decider`.
+states, without actors: `validate`, `draw`, `edges`, `templates`, `reducers`, `input_validation`, `compat`.
+`protocol.graph` defines the format. May import conversation/ and `driver`, not workflow/. Start with `decider`.
 """

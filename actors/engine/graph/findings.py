@@ -82,7 +82,7 @@ LEADING = frozenset({"type", "next", "fallback", "routes", "options", "on_other"
 WRITING = frozenset({"type", "state_updates", "output_schema", "on_error", "as", "collect_into", "output_key"})
 """Keys that declare writes."""
 
-MOST_TOLD = 500
+MOST_PROBLEMS = 500
 """Most errors, and most warnings, per file. Users do not read more, so more are not computed."""
 
 MOST_NAMED = 20
@@ -113,7 +113,7 @@ class Findings:
         self.problems: list[Problem] = []
         # All ancestors of unreadable values: a mapping with an unreadable member is not sound either.
         self._above = {path[:depth] for path in broken for depth in range(len(path))}
-        self._left: dict[Severity, int] = {"error": MOST_TOLD, "warning": MOST_TOLD}
+        self._left: dict[Severity, int] = {"error": MOST_PROBLEMS, "warning": MOST_PROBLEMS}
 
     def is_full(self, severity: Severity) -> bool:
         """Return True if the file has reached the limit of problems of that severity; `add` drops further ones."""
@@ -154,7 +154,7 @@ class Findings:
             return
         self._left[severity] -= 1
         if self.is_full(severity):
-            message += f" (and there are more {severity}s than the {MOST_TOLD} that are listed)"
+            message += f" (and there are more {severity}s than the {MOST_PROBLEMS} that are listed)"
         self.problems.append(
             self.graph.source.problem(
                 severity,

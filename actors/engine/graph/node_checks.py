@@ -42,7 +42,7 @@ from ...io.file_fingerprints import record_read
 from ...io.json_schema import schema_problem
 from ...work.tools.registry import bare_name
 from .findings import WRITING, CheckContext, Findings, listed
-from .rules import parse_rule
+from .input_validation import parse_rule
 from .templates import LETTER, compile_template, root_of
 
 SCRIPT_EXTENSIONS = (".sh", ".py", ".ts")

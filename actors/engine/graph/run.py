@@ -66,27 +66,27 @@ async def run_graph(
     """
     decider = GraphDecider(plan, result)
 
-    async def play(nodes: Nodes) -> None:
+    async def body(nodes: Nodes) -> None:
         performers: dict[type[Work], Performer] = {RunNode: nodes.run}
         limit = plan.settings.max_concurrency
         logs = plan.settings.log_state_snapshots and log.isEnabledFor(logging.DEBUG)
         tapes = (_StepLog(decider),) if logs else ()
-        driver = Driver(me, decider, performers, at_once=limit, afresh=lambda: GraphDecider(plan), tapes=tapes)
-        await driver.play(GraphBegun(prompt=prompt, state=state or {}))
+        driver = Driver(me, decider, performers, limit=limit, fresh=lambda: GraphDecider(plan), tapes=tapes)
+        await driver.run(GraphBegun(prompt=prompt, state=state or {}))
 
-    return await played(me, plan, context, depth, decider.result, record or Record(), play)
+    return await execute_graph(me, plan, context, depth, decider.result, record or Record(), body)
 
 
-async def played(
+async def execute_graph(
     me: Actor,
     plan: GraphPlan,
     context: RunContext,
     depth: int,
     result: GraphResult,
     record: Record,
-    play: Callable[[Nodes], Awaitable[None]],
+    body: Callable[[Nodes], Awaitable[None]],
 ) -> GraphResult:
-    """Execute `play` with the MCP servers and events of a graph.
+    """Run `body` with the MCP servers and events of a graph.
 
     A failure is stored in the result and not raised, except `EndOfMail`.
     """
@@ -102,7 +102,7 @@ async def played(
             me.emit(GraphStarted(graph=plan.name, start=plan.start, depth=depth))
         try:
             now = trio.lowlevel.current_clock().current_time
-            await play(Nodes(plan, context, depth, record, servers, {}, now))
+            await body(Nodes(plan, context, depth, record, servers, {}, now))
         # The actor was asked to stop, which is not a failure of the graph.
         except EndOfMail:
             raise

@@ -197,10 +197,10 @@ class GraphRun:
                 resources = GraphResources(self._shared, structure.graph, place_of(me, "memory"))
                 self._resources = stack.enter_context(contextlib.closing(resources))
                 await resources.memories.choose_paths(me)
-            afresh = partial(WorkflowDecider, structure, warns=self._warns)
-            recalls = partial(recall, structure, self._ran)
-            driver = Driver(me, decider, {FireNode: self._fire}, at_once=AT_ONCE, afresh=afresh, recalls=recalls)
-            result: MachineResult = await driver.play(WorkflowBegun(task=tuple(task)))
+            fresh = partial(WorkflowDecider, structure, warns=self._warns)
+            restore = partial(recall, structure, self._ran)
+            driver = Driver(me, decider, {FireNode: self._fire}, limit=AT_ONCE, fresh=fresh, restore=restore)
+            result: MachineResult = await driver.run(WorkflowBegun(task=tuple(task)))
         emit_end(me, self._name, depth, began, decider.timing, run_error(result.unaccepted, result.error))
         return result
 
@@ -266,12 +266,12 @@ class GraphRun:
         batch = tuple(RunUnit(key=i, name=f"{name}[{i}]", unit=unit) for i, unit in enumerate(units))
         performers: dict[type[Work], Performer] = {RunUnit: partial(self._unit, firing, layer)}
 
-        async def recalls(player: JournalPlayer, gone: list[EarlierWork]) -> None:
+        async def restore(player: JournalPlayer, gone: list[EarlierWork]) -> None:
             await recall_units(firing, self._ran, player, gone, layer, units)
 
-        driver = Driver(me, decider, performers, at_once=limit, afresh=UnitsDecider, recalls=recalls)
+        driver = Driver(me, decider, performers, limit=limit, fresh=UnitsDecider, restore=restore)
         try:
-            results: list[NodeSaid] = await driver.play(UnitsBegun(units=batch))
+            results: list[NodeSaid] = await driver.run(UnitsBegun(units=batch))
         finally:
             before.said += [message for each in decider.in_order() for message in each.outputs]
         return [restored(each) for each in results]

@@ -85,7 +85,7 @@ async def played(
     """The result of a decider that is played under a root of its own, by the actor `/play`."""
 
     async def play(me: Actor) -> Any:
-        return await drive(me, lambda: Scripted(first, then), Begin(), {Job: perform, Own: perform}, at_once=at_once)
+        return await drive(me, lambda: Scripted(first, then), Begin(), {Job: perform, Own: perform}, limit=at_once)
 
     async with Root() as root:
         with root.bus.listen(on_event):
@@ -329,8 +329,8 @@ async def test_what_is_told_from_below_is_decided_before_anything_else_goes_on(p
     decider = afresh()
 
     async def play(me: Actor) -> Any:
-        drivers.append(Driver(me, decider, {}, at_once=1, afresh=afresh))
-        return await drivers[0].play(Begin())
+        drivers.append(Driver(me, decider, {}, limit=1, fresh=afresh))
+        return await drivers[0].run(Begin())
 
     drivers: list[Driver] = []
     async with Root() as root:

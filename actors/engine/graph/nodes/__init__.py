@@ -1,6 +1,8 @@
-"""Executors of each kind of node.
+"""Executors of each kind of node, by kind in `WORK`.
 
-An executor receives a `NodeJob` and returns a `NodeResult`; `run` does everything else.
+An executor receives a `NodeJob` and returns a `NodeResult`; `run` does everything else. May import modules of graph/,
+except `compile` and `decider`, and conversation/. Only `map` imports `run`, for the nodes of its branch. Start with
+`script`, then `model_nodes`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from ..map_decider import MapDecider
 from ..plan import GraphPlan, NodeJob, NodeResult
 from ..reducers import type_name
 from ..result import GraphResult
-from ..run import Nodes, played
+from ..run import Nodes, execute_graph
 from ..templates import MISSING, compile_template
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ async def run_map_node(me: Actor, job: NodeJob) -> NodeResult:
     if whole:
         plays = Items(job, node, items, needs or ()).run
     ended: MapEnded = await drive(
-        me, lambda: MapDecider(plan, node, whole=whole), request, {RunNode: plays}, at_once=_limit(job, node)
+        me, lambda: MapDecider(plan, node, whole=whole), request, {RunNode: plays}, limit=_limit(job, node)
     )
     job.failures += [failure.restore() for failure in ended.unaccepted]
     return NodeResult(writes={node.collect_into: ended.collected})
@@ -109,7 +109,7 @@ async def run_branch(
     """
     node = plan.steps[branch.node].node if branch.node in plan.steps else None
 
-    async def play(nodes: Nodes) -> None:
+    async def body(nodes: Nodes) -> None:
         if not isinstance(node, MapNode):
             raise GraphMistake(f"Node '{branch.node}' of graph '{plan.name}' is not a map node")
         ended: MapEnded = await drive(
@@ -121,7 +121,7 @@ async def run_branch(
         result.state = {node.output_key: ended.collected[0]}
         record.failures += [failure.restore() for failure in ended.unaccepted]
 
-    return await played(me, plan, context, depth, result, record, play)
+    return await execute_graph(me, plan, context, depth, result, record, body)
 
 
 def _items(job: NodeJob, node: MapNode) -> list[Any]:

@@ -7,8 +7,8 @@ from .....protocol.graph import ApprovalNode, InputNode
 from .....protocol.kernel.questions import Question
 from .....supervisors import Actor
 from .....supervisors.escalation import QuestionTimeout
+from ..input_validation import parse_rule
 from ..plan import NodeJob, NodeResult
-from ..rules import parse_rule
 
 PREPARED = ("answers", "default")
 """Sources of answers that were fixed before the run."""

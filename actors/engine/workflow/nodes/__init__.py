@@ -1,7 +1,8 @@
-"""Node types whose code waits. The code receives its `Job` and returns its output, or raises.
+"""Node types whose code waits, by config type in `CODE`. The code receives its `Job` and returns its output, or raises.
 
 Literals, passthroughs and gates never wait (`perform._instant`). A subgraph is executed like the graph around it
-(`GraphRun`).
+(`GraphRun`). May import modules of workflow/, except `decider` and `run`, and conversation/. Start with `human`, then
+`agent`.
 """
 
 from __future__ import annotations

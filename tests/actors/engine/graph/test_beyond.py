@@ -148,7 +148,7 @@ async def test_an_input_refused_may_go_on_with_the_problem_as_output(stage: Stag
     )
     assert has_message(
         (await stage.run(answers=["ab"])).output,
-        "engine.graph.rules.LengthRule.problem",
+        "engine.graph.input_validation.LengthRule.problem",
         text="len(input) > 3",
         answer=2,
     )

@@ -102,7 +102,9 @@ async def test_row_default_loki_checks_it(stage: Stage) -> None:
     stage.agent(DEFAULTED)
     outcome = await stage.run(compat="loki", answers=[""])
     assert outcome.error is not None
-    assert has_message(outcome.error.message, "engine.graph.rules.LengthRule.problem", text="len(input) >= 3", answer=1)
+    assert has_message(
+        outcome.error.message, "engine.graph.input_validation.LengthRule.problem", text="len(input) >= 3", answer=1
+    )
 
 
 # --- row: lengths --------------------------------------------------------------------------------------------

@@ -114,14 +114,16 @@ async def test_case_76_lengths_are_characters_in_standard_and_bytes_in_loki(stag
     assert (await stage.run(compat="standard", answers=["é"], state={"mark": ""})).output == "hi é"
     outcome = await stage.run(compat="loki", answers=["é"], state={"mark": ""})
     assert outcome.error is not None
-    assert has_message(outcome.error.message, "engine.graph.rules.LengthRule.problem", text="len(input) == 1", answer=1)
+    assert has_message(
+        outcome.error.message, "engine.graph.input_validation.LengthRule.problem", text="len(input) == 1", answer=1
+    )
 
 
 async def test_case_76_another_expression_is_a_mistake(stage: Stage, compat: str) -> None:
     stage.agent("settings: {validate_before_run: false}\n" + asking('validation: "len(x) > 1"').strip())
     outcome = await stage.run(compat=compat, answers=["abc"], state={"mark": ""})
     assert outcome.error is not None
-    assert has_message(outcome.error.message, "engine.graph.rules.parse_rule", text="len(x) > 1")
+    assert has_message(outcome.error.message, "engine.graph.input_validation.parse_rule", text="len(x) > 1")
 
 
 @pytest.mark.parametrize(("default", "shown"), [("x", "Name? [default: x]"), ("{{gone}}", "Name?")])
@@ -204,7 +206,7 @@ async def test_a_default_need_not_satisfy_the_rule_however_it_comes(stage: Stage
     assert standard.output == "hi x"
     loki = await stage.run(compat="loki", answers=[""], state={"mark": ""})
     assert loki.error is not None
-    assert has_message(loki.error.message, "engine.graph.rules.LengthRule.problem")
+    assert has_message(loki.error.message, "engine.graph.input_validation.LengthRule.problem")
 
 
 TIMED = "timeout: 5, on_timeout: late"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from support.graph_checks import check_text
 
-from callboard.actors.engine.graph.findings import MOST_TOLD
+from callboard.actors.engine.graph.findings import MOST_PROBLEMS
 from callboard.protocol.problems import errors_in
 
 MANY = [2_500, pytest.param(10_000, marks=pytest.mark.soak)]
@@ -83,6 +83,6 @@ def test_of_thousands_of_errors_some_are_listed_and_the_last_says_that_there_are
     text = graph_of([SHAPES["nodes that are not there"](number, many) for number in range(many // 2)], many)
     _, problems = check_text(text, "graph.yaml")
     errors = errors_in(problems)
-    assert len(errors) == MOST_TOLD
-    assert errors[-1].message.endswith(f"(and there are more errors than the {MOST_TOLD} that are listed)")
+    assert len(errors) == MOST_PROBLEMS
+    assert errors[-1].message.endswith(f"(and there are more errors than the {MOST_PROBLEMS} that are listed)")
     assert len(errors[0].hint or "") < 500

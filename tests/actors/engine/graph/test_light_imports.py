@@ -21,7 +21,7 @@ HEAVY = {"trio", "httpx", "rich", "prompt_toolkit", "jsonschema", "numpy", "tant
         "callboard.actors.engine.graph.templates",
         "callboard.actors.engine.graph.reducers",
         "callboard.actors.engine.graph.compat",
-        "callboard.actors.engine.graph.rules",
+        "callboard.actors.engine.graph.input_validation",
     ],
 )
 @pytest.mark.sample(3)

@@ -7,7 +7,7 @@ import re
 import pytest
 from support.messages import says
 
-from callboard.actors.engine.graph.rules import parse_rule
+from callboard.actors.engine.graph.input_validation import parse_rule
 from callboard.protocol.errors import GraphMistake
 
 
@@ -32,7 +32,7 @@ def test_d8_76_characters_in_standard_and_bytes_in_loki() -> None:
     parsed = parse_rule("len(input) == 1")
     assert parsed.problem("é") is None
     assert re.fullmatch(
-        says("engine.graph.rules.LengthRule.problem", text="len(input) == 1", answer=1),
+        says("engine.graph.input_validation.LengthRule.problem", text="len(input) == 1", answer=1),
         parsed.problem("é", in_bytes=True),
     )
 
