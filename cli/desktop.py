@@ -147,7 +147,7 @@ def edit_file(file: Path, configured: str | None = None) -> None:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"the editor '{chosen}' can't be started: {why}; set $EDITOR, or write {file}") from error
     if code:
-        raise UsageError(f"the editor '{chosen}' ended with exit code {code}; what it has written to {file} stays")
+        raise UsageError(f"the editor '{chosen}' failed with exit code {code}; {file} has what it saved")
 
 
 def has_browser() -> bool:

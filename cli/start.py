@@ -33,8 +33,9 @@ def main() -> NoReturn:
     # takes a quarter of the CPU of 1,000 agents. With this one it does not run during imports and one agent's answer (a
     # twentieth of that run's CPU), and the process uses up to 14 MB more.
     gc.set_threshold(100_000, 20, 20)
-    # httpx imports its command line, and with it syntax highlighting of rich and pygments, if these are installed.
-    sys.modules["httpx._main"] = None  # type: ignore[assignment] # which is how one says: there is none
+    # httpx imports its command line, and with it syntax highlighting of rich and pygments, if these are installed. None
+    # makes that import fail, which httpx tolerates.
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]
     from .main import main as program
 
     try:
@@ -50,7 +51,7 @@ def _leave(code: int) -> NoReturn:
     """
     import threading
 
-    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as typeshed has it, there is none
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - unknown to typeshed
     atexit._run_exitfuncs()  # noqa: SLF001 - the only way, as in multiprocessing
     for stream in (sys.stdout, sys.stderr):
         try:

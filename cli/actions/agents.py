@@ -94,7 +94,7 @@ class AgentDetails:
         agent, about = self.agent, definition(self.agent)
         lines = [f"{safe(agent.name)} ({_kind(agent)}, {_origin(self.directory)})"]
         lines += [f"  {line}" for line in safe(about.description.strip()).splitlines()]
-        facts = [("file", agent.file), ("model", about.model or "the default one")]
+        facts = [("file", agent.file), ("model", about.model or "the default of config.yaml")]
         if isinstance(agent, GraphAgent):
             facts.append(("nodes", f"{len(agent.graph.nodes)} (callboard graph {self.target} draws them)"))
         else:
@@ -107,7 +107,7 @@ class AgentDetails:
         lines += _section("tools", [[tool.name, self._near(tool.source), tool.summary] for tool in self.tools])
         prompts = [shlex.quote(one_line(text, 200)) for text in about.conversation_starters]
         starters = [f"  callboard run {self.target} {prompt}" for prompt in prompts]
-        lines += ["", "to begin with", *starters] if starters else []
+        lines += ["", "examples", *starters] if starters else []
         lines += ["", "problems", *(f"  {safe(str(each))}" for each in self.problems)] if self.problems else []
         return "\n".join(lines) + "\n"
 
@@ -182,8 +182,8 @@ def _may(agent: LoopAgent) -> list[tuple[str, str]]:
     if file.can_spawn_agents:
         facts.append(("spawns", "any agent" if only is None else ", ".join(only) or "no agent"))
     if file.auto_continue:
-        facts.append(("goes on", f"while todos are open, at most {file.max_auto_continues} times"))
-    facts.append(("asks", "the user, when it has to" if file.can_ask_user else "never"))
+        facts.append(("continues", f"while todos are open, at most {file.max_auto_continues} times"))
+    facts.append(("questions", "may ask the user" if file.can_ask_user else "never asks the user"))
     return facts
 
 
@@ -192,7 +192,7 @@ def _servers(about: Any, mode: str) -> str:
         return ""
     lists = bool(about.mcp_tools) and isinstance(about.mcp_tools, Mapping)
     mode = about.mcp_tools if isinstance(about.mcp_tools, str) else mode
-    return f"{', '.join(about.mcp_servers)} (mcp_tools: {mode}{', and lists of what it may use' if lists else ''})"
+    return f"{', '.join(about.mcp_servers)} (mcp_tools: {mode}{', with lists of allowed tools' if lists else ''})"
 
 
 def _documents(agent: GraphAgent | LoopAgent) -> list[str]:
@@ -251,8 +251,8 @@ def make_graph(name: str, template: str, config_dir: str | None) -> str:
 def _home(name: str, config_dir: str | None) -> Path:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"'{name}' can't be an agent's name: it takes letters, digits, '-', '_' and '.', and begins with a letter"
-            " or a digit"
+            f"'{name}' can't be the name of an agent: use letters, digits, '-', '_' and '.', and begin with a"
+            " letter or a digit"
         )
     home = configured(config_dir, os.environ)[0] / "agents" / name
     if home.exists():

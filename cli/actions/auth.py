@@ -113,11 +113,11 @@ class _SigningIn:
                 # No terminal: only the redirect can bring the code.
                 code = await redirect.answer(request)
             else:
-                text = "Paste the code that the page shows, or the address at which it ended:"
+                text = "Paste the code that the page shows, or the address that the browser shows after the sign-in:"
                 if redirect is not None:
                     text = (
-                        f"Waiting for the browser at {redirect.uri}; if it is on another "
-                        "machine, paste the address at which it ended:"
+                        f"Waiting for the browser at {redirect.uri}. If the browser is on another machine, paste the"
+                        " address that it shows after the sign-in:"
                     )
                 code = await code_from(me.ask_person, request, redirect, text)
             return await self._endpoint.exchange(request, code)
@@ -125,7 +125,9 @@ class _SigningIn:
     async def on_another_device(self, *, asked: bool) -> OAuthToken:
         """Sign in on another device. `asked`: the flags request it."""
         if not self.person and not asked:
-            raise NobodyToAsk(f"signing in to {self.who} needs a terminal, and there is none; see --device")
+            raise NobodyToAsk(
+                f"signing in to {self.who} needs a terminal, and there is none; to sign in on another device: --device"
+            )
         grant = await self._endpoint.device()
         page = grant.complete_uri or grant.verification_uri
         _print_line(
@@ -157,7 +159,7 @@ def in_words(row: dict[str, Any]) -> str:
     if not row["signed_in"]:
         return f"not signed in; {sign_in}"
     if row.get("wanted"):
-        return f"signed in, without all requested scopes ({' '.join(row['wanted'])}); {sign_in}"
+        return f"signed in, but not for all requested scopes ({' '.join(row['wanted'])}); {sign_in}"
     if row["refreshes"] or row["seconds_left"] is None:
         return "signed in"
     return f"signed in for {age(row['seconds_left'])}" if row["seconds_left"] > 0 else f"expired; {sign_in}"
@@ -294,8 +296,8 @@ def sign_in_to_server(
             if not person_here:
                 return await redirect.answer(request)
             text = (
-                f"Waiting for the browser at {redirect.uri}; if it is on another machine, paste "
-                "the address at which it ended:"
+                f"Waiting for the browser at {redirect.uri}. If the browser is on another machine, paste the address"
+                " that it shows after the sign-in:"
             )
             return await code_from(me.ask_person, request, redirect, text)
 
@@ -363,7 +365,10 @@ def _store(server: Server) -> LoginStore:
     # MCP's authorization is for HTTP; a stdio server gets its credentials from the environment (specification,
     # Authorization).
     if server.type == "stdio":
-        raise UsageError(f"MCP server '{server.name}' is started as a program; its credentials belong in its `env`")
+        raise UsageError(
+            f"MCP server '{server.name}' has no sign-in: Callboard starts it as a program. Set its credentials in"
+            " `env` of its entry"
+        )
     return LoginStore(folder(os.environ), server)
 
 

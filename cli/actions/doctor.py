@@ -111,7 +111,7 @@ def as_text(found: Found) -> str:
         f"  vault: {_vault_line(found['vault'])}",
         f"  sandbox: {_sandbox_line(found['sandbox'])}",
         "",
-        "how processes are ended, with their child processes",
+        "termination of processes and their child processes",
         *(f"  {line}" for line in _teardown_lines(found["teardown"], found["sandbox"])),
         "",
         "environment",
@@ -125,7 +125,7 @@ def as_text(found: Found) -> str:
         f"  {'tsx':<8} {'.ts':<15} {found['tsx'] or _instead_of_tsx(found)}",
         "",
         "tools in TypeScript (tools.ts)",
-        f"  to read them: {_reader(found['typescript'])}",
+        f"  parser: {_reader(found['typescript'])}",
         "",
         "MCP servers",
         *_mcp_lines(found["mcp"]),
@@ -147,15 +147,15 @@ def _mcp_lines(found: Found) -> list[str]:
     if found["servers"]:
         lines.append(f"  servers: {', '.join(found['servers'])} (to try them: callboard mcp test)")
     if found["enabled"]:
-        lines.append(f"  of callboard ask: {', '.join(found['enabled'])} (enabled_mcp_servers)")
+        lines.append(f"  used by callboard ask: {', '.join(found['enabled'])} (enabled_mcp_servers)")
     lines += [f"  alias {name}: {meant} (mapping_mcp_servers)" for name, meant in found["aliases"].items()]
     lines += [f"  {command}: not found; needed by {', '.join(names)}" for command, names in found["missing"].items()]
-    lines.append(f"  to serve agents as one over HTTP: hypercorn {found['hypercorn'] or _not_installed('server')}")
+    lines.append(f"  for callboard mcp serve --http: hypercorn {found['hypercorn'] or _not_installed('server')}")
     return lines
 
 
 def _not_there(named_by: str) -> str:
-    return "  (does not exist; optional)" if named_by == "default" else "  (not there)"
+    return "  (does not exist; optional)" if named_by == "default" else "  (does not exist)"
 
 
 def _how_to_pull(model: str) -> str:
@@ -279,9 +279,9 @@ def _sandbox_line(found: Found) -> str:
         return f"off; 'workspace' would be enforced by {found['backend']}{why}"
     if found["backend"] == "none":
         return (
-            f"'{found['profile']}', and nothing on this machine can enforce it: you are asked about each process{why}"
+            f"'{found['profile']}', which nothing on this machine can enforce: Callboard asks before each process{why}"
         )
-    hosts = "" if found["backend"] == "bubblewrap" else "; no lists of hosts"
+    hosts = "" if found["backend"] == "bubblewrap" else "; it can't restrict hosts"
     return f"'{found['profile']}' by {found['backend']}{hosts}{why}"
 
 
@@ -293,7 +293,7 @@ def _teardown_lines(found: Found, sandbox: Found) -> list[str]:
     namespaced = sandbox["backend"] == "bubblewrap" and sandbox["profile"] != "off"
     namespace = {
         True: "sandboxed processes end with their pid namespace",
-        False: "a killed reaper leaves its processes",
+        False: "processes of a killed reaper continue",
     }
     return [
         f"orphans          {orphans[found['subreaper']]}",
@@ -312,9 +312,9 @@ def _vault_line(found: Found) -> str:
         count = "opened on demand" if found["secrets"] is None else counted(found["secrets"], "secret")
         return f"{found['file']}, {count}"
     if found["lokis"]:
-        return f"{found['lokis']} is Loki's vault, which can't be read: callboard vault import --help"
+        return f"{found['lokis']} can be read only by Loki; to copy its secrets: callboard vault import --help"
     if found["pyrage"] is None:
-        return f"none; an encrypted one needs pyrage, {_not_installed('vault')}"
+        return f"none; it needs pyrage, {_not_installed('vault')}"
     return "none (to make one: callboard vault add NAME)"
 
 
@@ -458,7 +458,7 @@ def _variables(environ: Mapping[str, str]) -> dict[str, Found]:
             found[name] = {"value": _without_secrets(environ[name]) if shown else None, "note": ""}
         # Not for LOKI_: an unknown one may be a variable that only Loki reads.
         elif name.startswith("CALLBOARD_"):
-            note = did_you_mean(name, known) or "nothing reads it"
+            note = did_you_mean(name, known) or "no effect: no setting has this name"
             found[name] = {"value": None, "note": note}
     return found
 

@@ -130,7 +130,7 @@ _WIDE = 120
 """Width in columns from which the terminal shows all columns of the table."""
 
 _HEAD_NARROW = ("RUN", "TARGET", "BEGAN", "BY", "PROMPT")
-_HEAD = ("RUN", "TARGET", "BEGAN", "ROWS", "LIVES", "BY", "PROMPT")
+_HEAD = ("RUN", "TARGET", "BEGAN", "STEPS", "STARTS", "BY", "PROMPT")
 
 _LOST = "Restore the file from a backup, or move it away; without it, its runs can't be continued"
 """Advice for a journal that can't be read."""
@@ -209,7 +209,7 @@ def _chosen(words: Sequence[str], flags: ResumeFlags) -> list[InterruptedRun]:
 def _id_of(word: str, there: dict[str, InterruptedRun], unread: Sequence[str]) -> str:
     id = matching_id(word, there)
     if id is None and unread:
-        raise Damaged(f"'{word}' is not in a readable journal. {'; '.join(unread)}. {_LOST}")
+        raise Damaged(f"no run '{word}' was found, but a journal can't be read: {'; '.join(unread)}. {_LOST}")
     if id is None:
         raise NotFound(
             f"no durable run '{word}' was interrupted; to list interrupted runs: callboard runs --interrupted"
@@ -342,8 +342,8 @@ def find_durable_run(word: str) -> tuple[str, About | None]:
 def _agreed(fork: Fork, *, no_input: bool) -> bool:
     if not person_at_terminal(no_input=no_input):
         raise NobodyToAsk(
-            f"what {fork.run} did behind row {fork.at} is done again ({counted(len(fork.again), 'time')} it changed the"
-            " world), and no person can be asked whether it may be; --yes agrees beforehand"
+            f"{fork.run} made {counted(len(fork.again), 'change')} after step {fork.at}, which the fork repeats; no"
+            " terminal is attached to confirm that. To repeat them without a question: --yes"
         )
     # Deferred: prompt_toolkit, which a fork without a question does not need.
     from ..render.dialog import Dialog
@@ -388,17 +388,17 @@ def _print_differences(run: str, replayed: Replayed, config_dir: Path) -> None:
     if outcome.error is not None and not replayed.ended_early:
         complain(with_node(outcome.error.message, outcome.error.node))
     if replayed.ended_early:
-        sys.stderr.write(f"{run} was not over: its journal ends here\n")
+        sys.stderr.write(f"{run} has not ended; these are the steps of its journal so far\n")
     if not replayed.differences:
         return
     where = {step.row: step.where for step in steps_of(journal_dir(os.environ), run, config_dir)}
     for each in replayed.differences:
-        row = f"row {each.row}" if each.row else "no row"
+        row = f"step {each.row}" if each.row else "no step"
         at = where.get(each.row) or each.path
         sys.stderr.write(f"{row}{f' ({safe(at)})' if at else ''}: {safe(each.what)}\n")
 
 
-_STEP_HEAD = ("ROW", "SECONDS", "WHERE", "WHAT", "")
+_STEP_HEAD = ("STEP", "SECONDS", "WHERE", "WHAT", "")
 
 
 def show_rows(word: str, *, as_json: bool) -> str:
@@ -427,7 +427,7 @@ def export_run(word: str, file: str, *, as_json: bool) -> str:
         raise NotFound(f"{run} has no journal: there is no such run, or it is not durable")
     if as_json:
         return json_object(exported=run, rows=rows, file=file)
-    return f"{safe(run)}: {rows} rows written to {safe(file)}\n"
+    return f"{safe(run)}: {rows} steps written to {safe(file)}\n"
 
 
 def import_run(file: str, *, as_json: bool) -> str:
@@ -442,4 +442,4 @@ def import_run(file: str, *, as_json: bool) -> str:
     if as_json:
         return json_object(imported=moved.run, rows=len(moved.rows), over=moved.ended is not None)
     goes_on = "" if moved.ended is not None else f"; to continue it: callboard resume {safe(moved.run)}"
-    return f"{safe(moved.run)}: {len(moved.rows)} rows imported{goes_on}\n"
+    return f"{safe(moved.run)}: {len(moved.rows)} steps imported{goes_on}\n"

@@ -1,7 +1,7 @@
 """Knowledge bases for `callboard kb`: list, new ones, build, drop, status, search and export.
 
 A TARGET is the name of a base, an agent, one node of an agent, or a directory with documents; `recipes` returns the
-recipes of its bases. Only building, searching and exporting open a base.
+recipes of its bases. `new` and `list` open no base.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def _report_text(report: BuildReport) -> str:
     chunks = counted(report.chunks, "chunk")
     lost = f"; {counted(len(report.unreadable), 'source')} could not be read" if report.unreadable else ""
     if not (sources or report.embedded):  # an unreachable site: its previous content is retained
-        return f"as it was, {chunks}{lost}"
+        return f"unchanged, {chunks}{lost}"
     if not (report.added or report.changed or report.removed or report.embedded):
         return f"up to date, {chunks} of {counted(report.unchanged, 'source')}{lost}"
     embedded = f"{report.embedded:,} embedded" if report.embedded else "none embedded again"
@@ -403,7 +403,7 @@ def _made_of(recipe: Recipe) -> str:
     if not recipe.documents:
         return str(recipe.upstream or "")
     relative = any("://" not in document for document in recipe.documents)
-    return one_line(", ".join(recipe.documents), 200) + (f" (as seen from {recipe.base})" if relative else "")
+    return one_line(", ".join(recipe.documents), 200) + (f" (relative to {recipe.base})" if relative else "")
 
 
 def _differences(changes: SourceChanges) -> str:

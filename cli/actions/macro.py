@@ -78,7 +78,9 @@ def _print_warnings(macro: Macro, given: Sequence[str]) -> None:
     for problem in macro.problems:
         sys.stderr.write(f"{safe(str(problem))}\n")
     if left := macro.unused_arguments(given):
-        sys.stderr.write(f"{counted(len(left), 'argument')} without a variable: ignored. Usage: {safe(macro.usage)}\n")
+        sys.stderr.write(
+            f"{counted(len(left), 'argument')} ignored: the macro has no variable for it. Usage: {safe(macro.usage)}\n"
+        )
 
 
 async def _played(

@@ -305,7 +305,7 @@ def _nothing_to_probe(config: McpConfig) -> CallboardError:
     if config.servers:
         all_of = "the only MCP server" if len(config.servers) == 1 else f"all {len(config.servers)} MCP servers"
         verb = "is" if len(config.servers) == 1 else "are"
-        return UsageError(f'{all_of} of {config.file} {verb} disabled; remove "disabled" of one to use it')
+        return UsageError(f'{all_of} of {config.file} {verb} disabled; to use one, remove "disabled" from its entry')
     return UsageError(f"there is no MCP server in {config.file}; to write some: callboard mcp init")
 
 
@@ -369,7 +369,7 @@ def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool
         catalog = cached_catalog(root.mcp, server)
         if catalog is None:
             raise UsageError(
-                f"MCP server '{name}' was never connected, so its tools are not known; without --cached it is started"
+                f"MCP server '{name}' was never started, so its tools are not known; to start it, leave out --cached"
             )
     else:
         server, catalog, permissions = act(partial(_ask, name), config_dir=config_dir, progress=_progress())
@@ -448,7 +448,7 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
     # Loki's file counts too: once mcp.json exists, functions/mcp.json is no longer read.
     for there in (file, loki):
         if there.exists() and not force:
-            hint = "--force overwrites it" if there == file else f"--force writes {file}, which is used then"
+            hint = "--force overwrites it" if there == file else f"--force writes {file}, which replaces it"
             raise UsageError(f"{there} exists, and was not changed; {hint}")
     write_files({file: (Path(__file__).parents[1] / "templates" / "mcp.json").read_bytes()})
     hidden = f"{loki} is no longer used\n" if loki.exists() else ""
@@ -499,7 +499,7 @@ def _print_reloads(answers: list[dict[str, Any]]) -> None:
             sys.stderr.write(f"callboard: process {pid} ended, and its servers with it\n")
         else:
             names = ", ".join(answer["reloaded"])
-            sys.stdout.write(f"process {pid}: {'started anew: ' + safe(names) if names else 'nothing to restart'}\n")
+            sys.stdout.write(f"process {pid}: {'restarted: ' + safe(names) if names else 'nothing to restart'}\n")
 
 
 def _ask_processes(request: dict[str, Any]) -> list[dict[str, Any]]:

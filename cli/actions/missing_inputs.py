@@ -43,8 +43,8 @@ def check_prompt(request: RunRequest, config_dir: str | None) -> None:
     node = _prompt_user(target)
     if node is not None:
         raise UsageError(
-            f"the node '{node}' of {target.name} needs a prompt, and none is given:"
-            f' callboard run {request.target} "..." (" " is an empty one)'
+            f"node '{node}' of {target.name} needs a prompt:"
+            f' callboard run {request.target} "..." (for an empty prompt: " ")'
         )
 
 

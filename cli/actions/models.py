@@ -101,7 +101,7 @@ async def _pull(name: str, tell: Callable[[str, int, int], None]) -> Path:
     if isinstance(end.error, CallboardError):
         raise end.error
     if end.reason != "normal" and end.error is None and root.signal is not None:
-        sys.stderr.write("\ncallboard: stopped before the weights were complete\n")
+        sys.stderr.write("\ncallboard: the download of the weights was interrupted\n")
         raise click.exceptions.Exit(128 + root.signal)
     return await ref.result()
 
@@ -236,11 +236,11 @@ def _as_text(told: Mapping[str, Any]) -> str:
     rows = [("client", f"{told['client']} (type {told['type']})", told["api_base"]), ("name", told["name"], "")]
     for name, price in told["prices"].items():
         unit = "a request" if name == "request" else "per million tokens"
-        tiers = "".join(f", {usd(tier['price'])} above {tier['above']:,} of input" for tier in price["tiers"])
+        tiers = "".join(f", {usd(tier['price'])} above {tier['above']:,} input tokens" for tier in price["tiers"])
         rows.append((name, f"{usd(price['price'])} {unit}{tiers}", price["from"]))
     rows += [(name, f"{limit['value']:,}", limit["from"]) for name, limit in told["limits"].items()]
     if not told["priced"]:
-        rows.append(("price", "unpriced", "give it `input_price` and `output_price` in config.yaml"))
+        rows.append(("price", "unpriced", "set `input_price` and `output_price` in config.yaml"))
     wide = max(len(value) for _, value, _ in rows)
     lines = [f"  {name:<19} {value:<{wide}}  {origin}".rstrip() for name, value, origin in rows]
     table = told["table"]
@@ -371,7 +371,7 @@ def as_check_text(checked: Checked) -> str:
     if checked.window is not None:
         facts.append(f"window {checked.window:,} ({checked.window_from})")
     elif checked.kind == "chat":
-        facts.append("window not known (`max_input_tokens`)")
+        facts.append("context window unknown (set `max_input_tokens`)")
     if checked.lacks:
         facts.append(f"without {', '.join(checked.lacks)}")
     lines = [f"ok     {checked.model}", f"       {'; '.join(facts)}"]

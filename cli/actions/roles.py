@@ -69,7 +69,7 @@ def show_role(name: str, config_dir: str | None, *, as_json: bool) -> str:
     for example in role.examples:
         lines += [*_section("example", example.input), *_section("answer", example.output)]
     lines += ["", "problems", *(f"  {safe(str(each))}" for each in role.problems)] if role.problems else []
-    lines += ["", "to begin with", f"  callboard ask -r {shlex.quote(_usage(role))} PROMPT"]
+    lines += ["", "example", f"  callboard ask -r {shlex.quote(_usage(role))} PROMPT"]
     return "\n".join(lines) + "\n"
 
 

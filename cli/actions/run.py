@@ -400,7 +400,7 @@ async def _save_message(root: Root, request: RunRequest, outcome: Outcome, note:
     try:
         await trio.to_thread.run_sync(add_message, root.config_dir, title, request.prompt, outcome.output)
     except OSError as error:
-        note(f"the answer could not be appended to the file of messages: {error}")
+        note(f"the answer could not be stored in the file of messages (setting `save`): {error}")
 
 
 async def _begins_with(root: Root, request: RunRequest, choice: SessionChoice) -> Prelude:
@@ -517,7 +517,10 @@ def _check_flags(flags: Mapping[str, Any]) -> None:
     given = [f"--{name.replace('_', '-')}" for name in _HERE if flags.get(name)]
     given += [yes if flags[name] else no for name, (yes, no) in _EITHER.items() if flags.get(name) is not None]
     if given:
-        raise UsageError(f"{given[0]} is for files of this machine, and --on executes the run on another one")
+        raise UsageError(
+            f"{given[0]} works only for runs of this machine, and --on executes the run on a server:"
+            " leave out one of the two"
+        )
 
 
 def _check_fields(request: RunRequest, travels: set[str]) -> None:

@@ -153,7 +153,7 @@ async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str |
             terminal.let_go()
         count = server.under_way()
         runs = f"; {count} run{'' if count == 1 else 's'} under way may end first" if count else ""
-        say(f"stopping{runs}" + (" (again: cancels them)" if count else ""))
+        say(f"stopping{runs}" + (" (a second signal cancels them)" if count else ""))
         server.drain()
 
     raise_file_limit()
@@ -193,7 +193,7 @@ async def _serve(options: ServeOptions, ui: bool, quiet: bool, config_dir: str |
 
 def _say_where(served: ListeningServer, say: Callable[[str], None], *, ui: bool) -> None:
     gc.freeze()  # otherwise the garbage collector occasionally scans all modules, which takes 50 ms
-    say(f"serving at {served.url}" + ("" if served.http else " (the websocket only)"))
+    say(f"serving at {served.url}" + ("" if served.http else " (websocket only, without HTTP and the page)"))
     if not served.http and sys.stderr.isatty():
         say(_missing())
     # The address contains the token, which must not get into a log unless --ui asks for it.

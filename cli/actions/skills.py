@@ -63,7 +63,7 @@ def show_skill(name: str, config_dir: str | None, *, as_json: bool) -> str:
         raise NotFound(f"there is no skill '{name}'; {hint}")
     if as_json:
         return json_object(**_skill_as_json(found), text=found.skill.text, files=skills.files(name))
-    about = [["file", safe(found.skill.file)], ["whose", _TITLES[found.origin]]]
+    about = [["file", safe(found.skill.file)], ["origin", _TITLES[found.origin]]]
     others = [(key, getattr(found.skill, key)) for key in ("license", "compatibility")]
     about += [[key, one_line(value)] for key, value in others if value]
     lines = [safe(found.skill.name), f"  {safe(found.skill.description)}", "", *columns(about), ""]

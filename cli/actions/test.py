@@ -56,7 +56,9 @@ def run_cases(paths: Sequence[str], flags: TestFlags) -> int:
     results = framed(drive, ProgressDisplay(), config_dir=flags.config_dir, person=False)
     # A typing error in -k must not look like success in CI.
     if not results:
-        raise UsageError(f"no case has '{flags.wanted}' in its name (-k)" if flags.wanted else "there are no cases")
+        raise UsageError(
+            f"no test case has '{flags.wanted}' in its name or file (-k)" if flags.wanted else "there are no test cases"
+        )
     if flags.junit is not None:
         _write(flags.junit, junit(results))
     if flags.json is not None:

@@ -302,7 +302,12 @@ def list_stored(*, as_json: bool) -> str:
         return json_object(directory=kept.directory, allowed=msgspec.to_builtins(kept.all()))
     rows = [[safe(each.tool), _what(each)] for each in kept.all()]
     where = safe(kept.directory)
-    return "\n".join([f"approvals stored for {where}", *columns(rows)] if rows else [f"nothing in {where}"]) + "\n"
+    return (
+        "\n".join(
+            [f"approvals stored for {where}", *columns(rows)] if rows else [f"no approvals are stored for {where}"]
+        )
+        + "\n"
+    )
 
 
 def _what(answered: StoredAnswer) -> str:
@@ -313,4 +318,4 @@ def _what(answered: StoredAnswer) -> str:
 def forget_stored(tool: str | None) -> str:
     """Remove stored answers for this directory: of one tool, or all."""
     number = StoredAnswers(Path.cwd(), os.environ).forget(tool)
-    return f"{counted(number, 'answer')} forgotten\n"
+    return f"{counted(number, 'approval')} removed\n"

@@ -26,10 +26,10 @@ from ...protocol.errors import UsageError
 from ..render.text import columns, counted, safe
 
 _TITLES: dict[Kind, str] = {
-    "instructions": "agents are told",
+    "instructions": "instructions to agents",
     "skills": "skills",
-    "hooks": "hooks, which run commands",
-    "servers": "MCP servers, which are started",
+    "hooks": "hooks, which execute commands",
+    "servers": "MCP servers, which are started as programs",
 }
 _MOST_FILES = 40
 _STATES = {"new": "new", "changed": "changed", "gone": "gone", "trusted": ""}

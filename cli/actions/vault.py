@@ -48,7 +48,7 @@ def put_secret(name: str, *, new: bool, no_input: bool, config_dir: str | None) 
         secrets[name] = value
 
     file.change(edit)
-    _print_line(f"{name} is {'kept' if new else 'changed'} in {file.path}")
+    _print_line(f"{name} is {'stored' if new else 'changed'} in {file.path}")
     if len(value) < SHORTEST:
         _print_line(
             f"its value is shorter than {SHORTEST} characters: it can't be distinguished from other "
@@ -114,7 +114,9 @@ def list_secrets(*, as_json: bool, no_input: bool, config_dir: str | None) -> st
     if not names:
         lokis = file.path.parent / LOKIS_FILE
         told = (
-            f"; {lokis} is Loki's vault, which can't be read: callboard vault import --help" if lokis.exists() else ""
+            f"; {lokis} is Loki's vault, which only Loki can read: callboard vault import --help"
+            if lokis.exists()
+            else ""
         )
         _print_line(f"there is no secret in {file.path}: callboard vault add NAME{told}")
     return "".join(f"{safe(name)}\n" for name in names)
@@ -193,7 +195,9 @@ def _value(name: str, *, no_input: bool) -> str:
 
 def _check_name(name: str) -> None:
     if not is_secret_name(name):
-        raise UsageError(f"'{name}' can't be a secret's name: letters, digits, _ and -, the first no digit and no -")
+        raise UsageError(
+            f"'{name}' can't be the name of a secret: use letters, digits, '_' and '-', and begin with a letter or '_'"
+        )
 
 
 def _check_value(name: str, value: str) -> None:
@@ -261,7 +265,7 @@ def _new_passphrase(*, no_input: bool) -> str:
     chosen = hidden_line("New passphrase of the vault: ")
     if not chosen:
         raise UsageError("a passphrase can't be empty")
-    if hidden_line("Once more: ") != chosen:
+    if hidden_line("Repeat the passphrase: ") != chosen:
         raise UsageError("the two passphrases differ; nothing was changed")
     return chosen
 

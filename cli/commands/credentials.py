@@ -116,7 +116,7 @@ def import_(**given: Any) -> int:
 
 @vault.command("rotate", short_help="Encrypt the vault for a new identity.")
 @click.option(
-    "--leave-out", is_flag=True, help="Rotate even if a present reader of the vault is missing in `recipients`."
+    "--leave-out", is_flag=True, help="Rotate even if `recipients` lacks a public key that can decrypt the vault now."
 )
 @options.no_input
 @options.config_dir
@@ -166,7 +166,7 @@ def login(**given: Any) -> int:
     the only such client.
 
     The browser opens a page of the provider, which redirects to a port of this machine. If the browser is on another
-    machine, the redirect fails: paste the address at which it ended, or the code that the page shows.
+    machine, the redirect fails: paste the address that the browser then shows, or the code that the page shows.
 
     Exit code 3 if the provider or you refused; 5 if no user is present, or the sign-in took more than five minutes.
     """

@@ -593,7 +593,7 @@ def _offer() -> str:
     for offer in offers():
         if offer.model and offer.client.type != "local":
             first = f"{_program()} setup\n  " if offer.needs_entry else ""
-            found = f"{offer.title} ({offer.why}) can play it live:"
+            found = f"{offer.title} ({offer.why}) can run it live:"
             return f"{found}\n  {first}{_program()} demo --model {shlex.quote(offer.model)}"
     return ""
 

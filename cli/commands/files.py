@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     default="hello",
     show_default=True,
     help="hello: one question to a model. approval: the user decides. fanout: several models at once. "
-    "script: scripts that route. demo: all of these together.",
+    "script: scripts that choose the next node. demo: all of these together.",
 )
 def init(directory: str | None, template: str) -> int:
     """Write a graph agent into DIR (default: a directory named like the template) and print the command that runs it.
@@ -140,7 +140,11 @@ def graph(target: str, output: str, variables: tuple[str, ...], config_dir: str 
 @click.argument("workflow", shell_complete=complete_target)
 @click.argument("directory", type=click.Path())
 @variables
-@click.option("--compat", type=click.Choice(["standard", "devall"]), help="Read the workflow by these rules.")
+@click.option(
+    "--compat",
+    type=click.Choice(["standard", "devall"]),
+    help="Rules for reading the workflow: those of DevAll's guide (standard) or of its program (devall).",
+)
 @config_dir
 def convert(
     workflow: str, directory: str, variables: tuple[str, ...], compat: str | None, config_dir: str | None

@@ -139,7 +139,7 @@ def serve(**given: Any) -> int:
     callboard mcp serve clerk            over stdio, for programs that start it themselves
     callboard mcp serve clerk --http     at http://127.0.0.1:8808/mcp
     """
-    # These flags have no defaults, so that a given one can be told apart; `..actions.mcp_server` has the defaults.
+    # These flags have no defaults, so that a given one can be recognised; `..actions.mcp` has the defaults.
     of_http = [f"--{name.replace('_', '-')}" for name in ("host", "port", "token_file") if given[name] is not None]
     if of_http and not given["http"]:
         raise click.UsageError(f"{', '.join(of_http)} needs --http.")

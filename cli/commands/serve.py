@@ -264,8 +264,9 @@ def _as_text(found: Overview) -> str:
         [table([_HEAD, *map(_row, found.workers)])] if found.workers else ["no workers; to start one: callboard worker"]
     )
     lines += ["", f"queued     {found.queued}{waits}"]
-    lines += [f"taken over {found.takeovers} from silent workers; {found.fenced} of these workers tried to continue"]
-    known = "" if found.tables == found.known else f"; this callboard knows {found.known}"
+    refused = f"{found.fenced} times the former worker came back, and was refused"
+    lines += [f"taken over {found.takeovers} from silent workers; {refused}"]
+    known = "" if found.tables == found.known else f"; this callboard expects version {found.known}"
     lines += [f"tables     version {found.tables}{known}"]
     return "\n".join(lines)
 

@@ -14,7 +14,7 @@ from .. import options
 @click.option(
     "--show", is_flag=True, help="List the files, the commands that they run, and the changes since; change nothing."
 )
-@click.option("--revoke", is_flag=True, help="Load none of these files, and let no run mention them.")
+@click.option("--revoke", is_flag=True, help="Never load these files, and do not mention them in runs.")
 @click.option("--forget", is_flag=True, help="Delete your decision about the directory.")
 @options.text_or_json
 def trust(directory: str, show: bool, revoke: bool, forget: bool, as_json: bool) -> str:
@@ -52,7 +52,9 @@ def permissions() -> None:
     shell_complete=options.complete_target,
     help="Include the rules of this agent's file.",
 )
-@click.option("--allow", "allowed", metavar="TOOL", multiple=True, help="Include this flag of a run; repeatable.")
+@click.option(
+    "--allow", "allowed", metavar="TOOL", multiple=True, help="Decide as in a run with --allow TOOL; repeatable."
+)
 @options.output_and_config
 def explain(
     call: str, tool: str, agent: str | None, allowed: tuple[str, ...], as_json: bool, config_dir: str | None

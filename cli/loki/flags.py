@@ -265,7 +265,9 @@ def _warn_of_late_flags(ctx: click.Context, text: tuple[str, ...]) -> None:
     flags = {name for param in ctx.command.params if isinstance(param, click.Option) for name in param.opts}
     late = [word for word in text[1:] if word.partition("=")[0] in flags]
     if late:
-        click.echo(f"callboard: {' '.join(late)} behind the text is part of it; flags stand before it", err=True)
+        click.echo(
+            f"callboard: {' '.join(late)} after the text is part of the prompt; write flags before the text", err=True
+        )
 
 
 def loki_home(environ: Mapping[str, str]) -> str | None:

@@ -79,7 +79,7 @@ def _wrap(said: object) -> int | None:
         return 0
     if text.isdecimal() and int(text[:6]) > 0:
         return int(text[:6])
-    raise ConfigError(f"`wrap: {said}` can't be used\n    expected: no, auto, or the most columns that a line may take")
+    raise ConfigError(f"`wrap: {said}` can't be used\n    expected: no, auto, or the maximum number of columns")
 
 
 class AnswerDisplay(ProgressDisplay):

@@ -553,10 +553,10 @@ def _is_outcome(data: EventData) -> bool:
 _PROBLEM = re.compile(r"[^\n]*?: warning: |[^\n]*?:\d+: error: ")
 
 _BY = {
-    "answers": "as given beforehand",
+    "answers": "from the prepared answers",
     "default": "by default",
     "terminal": "at the terminal",
-    "always": "as before (always)",
+    "always": "by a stored approval",
 }
 """Descriptions of answer sources other than front ends."""
 

@@ -283,7 +283,7 @@ class Setup:
         except BackError:
             return self._paste()
         if not typed or not typed.isprintable() or " " in typed:
-            self._asker.say("  That is no key." if typed else "  Nothing was typed.")
+            self._asker.say("  This is not an API key." if typed else "  Nothing was typed.")
             return _AGAIN
         return Chosen(offer=offer, model=offer.models[0], typed=typed)
 

@@ -181,7 +181,7 @@ def test_a_question_says_who_asks_and_a_secret_is_not_told(event: MakeEvent) -> 
         "▸ 12:00:00 agent_kid_1 > agent_sub_2 asks: Password?",
         "▸ 12:00:00 answered by boss (a secret)",
         "▸ 12:00:00 answered by boss: yes",
-        "▸ 12:00:00 answered as before (always): yes",
+        "▸ 12:00:00 answered by a stored approval: yes",
     ]
 
 

@@ -177,8 +177,8 @@ def test_an_agent_is_shown_with_all_there_is_to_know(callboard: Callboard, home:
     lines = out.splitlines()
     assert lines[:2] == ["mine (agent, yours)", "  Looks things up."]
     for line in (
-        "  spawns   explore",
-        "  servers  time (mcp_tools: auto)",
+        "  spawns     explore",
+        "  servers    time (mcp_tools: auto)",
         "  project (required)  Which one",
         "  tone=kind",
         "  lookup   tools.py  Looks a word up.",

@@ -162,7 +162,7 @@ async def test_at_a_terminal_without_a_browser_the_address_is_pasted(
     place: Place, nursery: trio.Nursery, screen: Screen
 ) -> None:
     process = await place.begin(nursery, "auth", "login", "lab", screen=screen)
-    await screen.shows(r"address\s+at\s+which\s+it\s+ended")
+    await screen.shows(r"address\s+that\s+it\s+shows")
     found = re.search(ADDRESS, screen.text)
     assert found
     screen.press("https://elsewhere.example/?code=x&state=wrong\r")
@@ -188,7 +188,7 @@ async def test_who_leaves_at_the_terminal_leaves_nothing_open(
     place: Place, nursery: trio.Nursery, screen: Screen
 ) -> None:
     process = await place.begin(nursery, "auth", "login", "lab", screen=screen)
-    await screen.shows(r"address\s+at\s+which\s+it\s+ended")
+    await screen.shows(r"address\s+that\s+it\s+shows")
     port = re.search(r"browser at http://127\.0\.0\.1:(\d+)", screen.text)
     assert port
     screen.press("/decline\r")
@@ -205,7 +205,7 @@ async def test_an_interrupt_leaves_nothing_open(
     at = screen if terminal else None
     process = await place.begin(nursery, "auth", "login", "lab", "--no-browser", screen=at)
     if terminal:
-        await screen.shows(r"address\s+at\s+which\s+it\s+ended")
+        await screen.shows(r"address\s+that\s+it\s+shows")
         text = screen.text
     else:
         text = await address(process) + " "
@@ -245,7 +245,7 @@ async def test_more_scopes_are_asked_for(place: Place, nursery: trio.Nursery) ->
         (
             (),
             {"authorization_url": "", "device_url": "http://127.0.0.1:1/d"},
-            "needs a terminal, and there is none; see --device",
+            "needs a terminal, and there is none; to sign in on another device: --device",
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: 
     ("name", "words"),
     [
         ("mcp:dcos", "did you mean 'docs'?"),
-        ("mcp:local", "is started as a program"),
+        ("mcp:local", "has no sign-in: Callboard starts it as a program"),
         ("mcp:mine", "its entry sets the header Authorization"),
     ],
 )

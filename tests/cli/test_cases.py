@@ -222,7 +222,7 @@ async def test_a_file_with_errors_is_told_by_line_and_key_and_nothing_is_played(
     for words, said in {
         ("nowhere",): "there is no file, directory or agent 'nowhere'",
         ("config",): "there are no cases in 'config'",
-        ("agents/writer/tests.yaml", "-k", "zzz"): "no case has 'zzz' in its name",
+        ("agents/writer/tests.yaml", "-k", "zzz"): "no test case has 'zzz' in its name or file",
     }.items():
         code, _, err = await project.test(*words)
         assert (code, said in err) == (2, True), err

@@ -79,7 +79,7 @@ async def test_rows_are_listed_and_a_fork_begins_at_one_of_them(town: Town) -> N
     run = await town.run()
     code, out, _ = await town.say("runs", "show", run.removeprefix("run-"), "--rows")
     lines = out.splitlines()
-    assert (code, lines[0].split()[:4]) == (0, ["ROW", "SECONDS", "WHERE", "WHAT"])
+    assert (code, lines[0].split()[:4]) == (0, ["STEP", "SECONDS", "WHERE", "WHAT"])
     assert "begun" in lines[1]
     reply = next(line for line in lines if "answer to ABOUT dogs" in line)
     assert reply.split()[2:4] == ["two#1", "reply"]
@@ -104,7 +104,7 @@ async def test_what_would_be_done_again_is_asked_about_and_without_a_person_need
     run = await town.run()
     code, _, err = await town.say("fork", run, "--at", "two")
     assert code == 5
-    assert has_message(err, "cli.actions.durable._agreed", again="1 time")
+    assert has_message(err, "cli.actions.durable._agreed", again="1 change")
     assert "--yes" in err
     assert (await town.say("fork", run, "--at", "99", "--yes"))[0] == 2
     assert town.world == ["one", "out"]

@@ -229,8 +229,8 @@ def test_a_site_that_can_not_be_reached_leaves_the_base_as_it_was_and_is_not_cal
     with served(Path("docs")) as url:
         assert callboard("kb", "new", "site", f"{url}/plums.md")[0] == 0
         assert callboard("kb", "build", "site")[1].startswith("site: 1 added; 1 chunk, ")
-        assert "as seen from" not in callboard("kb", "status", "site")[1]
-    assert callboard("kb", "build", "site", "-q")[1] == "site: as it was, 1 chunk; 1 source could not be read\n"
+        assert "relative to" not in callboard("kb", "status", "site")[1]
+    assert callboard("kb", "build", "site", "-q")[1] == "site: unchanged, 1 chunk; 1 source could not be read\n"
     assert has_message(callboard("kb", "status", "site")[1], "cli.actions.kb._status_text.4")
 
 

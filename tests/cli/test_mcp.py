@@ -416,7 +416,7 @@ def test_a_reload_tells_what_it_waits_for_and_who_has_ended(
     monkeypatch.setattr(mcp, "ask_all", ask_all)
     monkeypatch.setattr(mcp, "_command", lambda _pid: " (x)")
     code, out, err = callboard("mcp", "reload", "s")
-    assert (code, out) == (0, "process 0: started anew: s\n")
+    assert (code, out) == (0, "process 0: restarted: s\n")
     assert err.splitlines() == [
         "callboard: waiting for 2 calls under way of process 0 (x)",
         "callboard: process 1 ended, and its servers with it",

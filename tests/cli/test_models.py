@@ -141,7 +141,7 @@ def test_a_model_is_shown_with_its_limits_and_prices_and_where_they_are_from(
     }
     assert shown["table"]["source"].startswith("genai-prices")
     out = callboard("models", "show", "gemini:gemini-2.5-pro", "--config-dir", str(tmp_path))[1]
-    assert "$1.25 per million tokens, $2.50 above 200,000 of input" in out
+    assert "$1.25 per million tokens, $2.50 above 200,000 input tokens" in out
     assert "price table: google gemini-2.5-pro" in out
 
 
@@ -254,7 +254,10 @@ def test_models_are_checked_without_a_request(
         "ok     openai:gpt-4o-mini\n       key: OPENAI_API_KEY; $0.10 in, $0.60 out; window 128,000 (price table)"
         in out
     )
-    assert "openai:gpt-of-tomorrow\n       key: OPENAI_API_KEY; unpriced; window not known (`max_input_tokens`)" in out
+    assert (
+        "openai:gpt-of-tomorrow\n       key: OPENAI_API_KEY; unpriced; context window unknown (set `max_input_tokens`)"
+        in out
+    )
     assert "FAILED gemini:gemini-2.5-pro\n       no API key" in out
     assert "sk-secret" not in out
     code, out, _ = callboard("models", "check", "openai", "-o", "json", "--config-dir", str(tmp_path))

@@ -188,7 +188,7 @@ def test_where_the_prompt_shows_questions_only_those_that_others_answer_are_told
     ]
     assert [line.text for each in events for line in narrator.lines(each)] == [
         "▸ 12:00:00 b asks: Two?",
-        "▸ 12:00:00 answered as given beforehand: y",
+        "▸ 12:00:00 answered from the prepared answers: y",
     ]
 
 

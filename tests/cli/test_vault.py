@@ -46,7 +46,7 @@ def vault(callboard: Callable[..., Ended], tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_secret_goes_in_by_a_pipe_and_comes_out_alone(vault: Vault, tmp_path: Path) -> None:
     added = vault("add", "MY-KEY", text=VALUE + "\n")
-    assert added == (0, "", f"callboard: MY-KEY is kept in {tmp_path / 'config' / 'vault.age'}\n")
+    assert added == (0, "", f"callboard: MY-KEY is stored in {tmp_path / 'config' / 'vault.age'}\n")
     assert vault("get", "MY-KEY") == (0, VALUE + "\n", "")
     assert vault("list") == (0, "MY-KEY\n", "")
     shown = json.loads(vault("list", "-o", "json").out)
@@ -272,7 +272,7 @@ async def test_at_a_terminal_the_value_is_typed_and_not_shown(tmp_path: Path, sc
     typed = ((r"Value of KEY \(not echoed\): ", f"{VALUE}\r"),)
     assert await at_terminal(screen, environ, "add", "KEY", keys=typed) == 0
     assert VALUE not in screen.text
-    assert "KEY is kept in" in screen.text
+    assert "KEY is stored in" in screen.text
     assert await at_terminal(screen, environ, "delete", "KEY", keys=((r"permanently\? \[y/N\]: ", "n\r"),)) == 1
     assert await at_terminal(screen, environ, "get", "KEY", keys=()) == 0
     assert VALUE in screen.text
@@ -284,7 +284,7 @@ async def test_a_passphrase_is_chosen_twice_and_asked_for_once(tmp_path: Path, s
     (tmp_path / "config" / "config.yaml").write_text("vault: {passphrase: true}\n")
     chosen = (
         (r"New passphrase.*: ", "correct horse\r"),
-        ("Once more: ", "correct horse\r"),
+        ("Repeat the passphrase: ", "correct horse\r"),
         ("Value of K", f"{VALUE}\r"),
     )
     assert await at_terminal(screen, environ, "add", "KEY", keys=chosen) == 0
