@@ -39,6 +39,21 @@ async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> N
             await trio.sleep(POLL)
 
 
+async def jump_when(clock: trio.testing.MockClock, condition: Callable[[], object], seconds: float) -> None:
+    """Let time pass as usual until `condition` is true, and then let `seconds` pass at once.
+
+    A long time limit thus expires at a moment that the test chooses, however slow the machine is.
+    """
+    clock.rate = 1.0
+    await until(condition)
+    clock.jump(seconds)
+
+
+def is_written(path: Path) -> bool:
+    """Return whether the file has a whole line."""
+    return path.exists() and path.read_bytes().endswith(b"\n")
+
+
 def open_descriptors() -> set[tuple[str, str]]:
     """Return the file descriptors of this process, each with what it refers to (`pipe:[INODE]`, a path).
 
