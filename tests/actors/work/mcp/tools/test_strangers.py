@@ -180,16 +180,18 @@ async def test_an_agent_that_has_all_the_room_does_not_wait_for_itself_for_ever(
     with house.scope() as scope:
         pid = await house.call(scope, "a")
 
-        async def wants() -> None:
+        async def pass_the_time() -> None:
+            while True:  # it may not wait yet
+                await wait_all_tasks_blocked(0.05)
+                mock_clock.jump(ROOM_WITHIN + 61)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pass_the_time)
             with pytest.raises(
                 McpLost, match=says("work.mcp.pool.pool.Leases._in_time", name="b", within=360, max_servers=1)
             ):
                 await house.call(scope, "b")
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wants)
-            await wait_all_tasks_blocked(0.05)
-            mock_clock.jump(ROOM_WITHIN + 61)
+            nursery.cancel_scope.cancel()
         assert await house.call(scope, "a") == pid
 
 
