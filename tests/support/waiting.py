@@ -18,7 +18,7 @@ PATIENCE = 120.0
 READING = 1.0
 """Seconds between the moment a question is on the screen and the keys that answer it.
 
-Keys that come sooner than 0.4 seconds after a question are no answer to it. The program measures from when it has
+Keys that come sooner than 0.15 seconds after a question are no answer to it. The program measures from when it has
 drawn the question, which a busy machine may do some time after the text has arrived here.
 """
 
