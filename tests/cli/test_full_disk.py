@@ -93,7 +93,7 @@ def check_told(home: Home, line: str) -> None:
 
 @pytest.mark.sample(1)
 def test_the_time_of_the_run_holds(home: Home) -> None:
-    code, lines = home.run("--timeout", "1")
+    code, lines = home.run("--timeout", "3")
     assert code == 1
     check_told(home, lines[-1])
     assert not home.happened
@@ -101,7 +101,7 @@ def test_the_time_of_the_run_holds(home: Home) -> None:
 
 @pytest.mark.sample(1)
 def test_the_time_of_a_node_holds(home: Home) -> None:
-    home.agent("timeout: 1,")
+    home.agent("timeout: 3,")
     code, lines = home.run()
     assert code == 4
     check_told(home, lines[-1])

@@ -5,30 +5,37 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import click
 import pytest
 from support.screen import Screen
+from support.waiting import PATIENCE
 
 from callboard.cli.render.keyboard import read_key
 
 
 @pytest.fixture
-def after(screen: Screen) -> Iterator[Callable[[Callable[[], None]], None]]:
+def after(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[], None]], None]]:
     """Does something in a thread once keys count, and checks at the end that the terminal is as it was."""
-    modes, threads = screen.modes(), []
+    modes, threads, read = screen.modes(), [], os.read
+    reading = threading.Event()
+
+    def noted(file: int, most: int) -> bytes:
+        if file == screen.slave:  # what was typed before is thrown away by now
+            reading.set()
+        return read(file, most)
 
     def later(act: Callable[[], None]) -> None:
         def wait_and_act() -> None:
-            while screen.modes() == modes:
-                time.sleep(0.01)
-            time.sleep(0.5)
+            assert reading.wait(PATIENCE)
             act()
 
+        reading.clear()
         threads.append(threading.Thread(target=wait_and_act))
         threads[-1].start()
+
+    monkeypatch.setattr(os, "read", noted)
 
     yield later
     for thread in threads:

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from support.control_server import House
+from support.cpu_time import slowness
 from support.fake_models import Reply
 from support.messages import fragment
 from support.screen import Screen
@@ -243,7 +244,7 @@ def test_a_thousand_actors_cost_little_to_draw() -> None:
     for _ in range(20):
         shown.take(dict(shown._actors))  # as after a change
         shown.body(160, 50, NOW)
-    assert (time.process_time() - begun) / 20 < 0.1  # measured: 4 ms
+    assert (time.process_time() - begun) / 20 < 0.1 * slowness()  # measured: 4 ms
 
 
 def test_one_actor_is_shown_with_its_events_and_its_stack_and_nothing_is_sent_raw() -> None:

@@ -91,7 +91,7 @@ def write_agents(agents: Path) -> None:
         "slow/work.sh": f"echo $$ > {agents}/new; mv {agents}/new {agents}/pid; sleep 60\n",
         "look/graph.yaml": LOOK,
         "look/look.sh": f"""
-            for _ in $(seq 100); do
+            for _ in $(seq 2400); do
                 kill -0 "$(cat {agents}/pid)" 2> /dev/null || {{ echo '{{"seen": "gone"}}'; exit; }}
                 sleep 0.05
             done

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -220,6 +221,13 @@ async def test_82_a_guardian_that_hangs_is_replaced(me: Actor, monkeypatch: pyte
     assert first is not None
     monkeypatch.setattr(guardian_link, "_signal", lambda *_: None)  # it can't be continued
     monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", 1.0)
+    popen = guardian_link._popen
+
+    def start_patiently(*args: Any) -> Any:
+        monkeypatch.setattr(guardian_link, "ANSWER_WITHIN", PATIENCE)
+        return popen(*args)
+
+    monkeypatch.setattr(guardian_link, "_popen", start_patiently)
     os.kill(first, signal.SIGSTOP)
     assert (await run_process(me, ["true"])).status == 0
     assert link.pid != first
@@ -242,13 +250,14 @@ async def test_a_reaper_that_can_not_be_continued_is_killed_and_the_start_refuse
     process = await start_process(me, ["cat"], stdin="pipe")
     reaper = reaper_of(process.pid)
     await process.stop()
-    monkeypatch.setattr(guardian_link, "CONTINUED_AFTER", 0.1)
-    monkeypatch.setattr(guardian_link, "START_WITHIN", 0.5)
     send = guardian_link._signal
     monkeypatch.setattr(guardian_link, "_signal", lambda pid, number: number == signal.SIGKILL and send(pid, number))
     os.kill(reaper, signal.SIGSTOP)
-    with pytest.raises(ProcessError, match="it did not begin within"):
-        await run_process(me, ["true"])
+    with monkeypatch.context() as hurried:
+        hurried.setattr(guardian_link, "CONTINUED_AFTER", 0.1)
+        hurried.setattr(guardian_link, "START_WITHIN", 0.5)
+        with pytest.raises(ProcessError, match="it did not begin within"):
+            await run_process(me, ["true"])
     await until(lambda: not psutil.pid_exists(reaper))
     assert (await run_process(me, ["true"])).status == 0
 

@@ -18,7 +18,7 @@ PATIENCE = 120.0
 READING = 1.0
 """Seconds between the moment a question is on the screen and the keys that answer it.
 
-Keys that come sooner than 0.4 seconds after a question are no answer to it. The program measures from when it has
+Keys that come sooner than 0.15 seconds after a question are no answer to it. The program measures from when it has
 drawn the question, which a busy machine may do some time after the text has arrived here.
 """
 
@@ -37,6 +37,21 @@ async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> N
     with trio.fail_after(seconds):
         while not condition():
             await trio.sleep(POLL)
+
+
+async def jump_when(clock: trio.testing.MockClock, condition: Callable[[], object], seconds: float) -> None:
+    """Let time pass as usual until `condition` is true, and then let `seconds` pass at once.
+
+    A long time limit thus expires at a moment that the test chooses, however slow the machine is.
+    """
+    clock.rate = 1.0
+    await until(condition)
+    clock.jump(seconds)
+
+
+def is_written(path: Path) -> bool:
+    """Return whether the file has a whole line."""
+    return path.exists() and path.read_bytes().endswith(b"\n")
 
 
 def open_descriptors() -> set[tuple[str, str]]:

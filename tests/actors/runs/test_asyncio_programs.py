@@ -403,12 +403,12 @@ async def test_an_asyncio_tool_ends_when_its_time_is_up(fake_model: FakeModels, 
 
     async def main() -> callboard.Outcome:
         async with callboard.Root(config_dir=config) as root:
-            return await root.run(BOT, "hi", tools=[callboard.function_tool(hang, timeout=0.01)])
+            return await root.run(BOT, "hi", tools=[callboard.function_tool(hang, timeout=2.0)])
 
     outcome = await program(main)
     assert outcome.output == "sorry"
     assert ended == ["cancelled"]
-    assert fake_model.requests[1].results == [f'{{"tool_call_error":"{says_plain("hang", 0.01)}"}}']
+    assert fake_model.requests[1].results == [f'{{"tool_call_error":"{says_plain("hang", 2)}"}}']
 
 
 def says_plain(tool: str, seconds: float) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+
+from support.waiting import PATIENCE, POLL
 
 from callboard.cli.chat.bridge import ScreenEnd
 
@@ -22,11 +25,15 @@ def test_a_frame_that_fails_does_not_stop_the_next_ones() -> None:
         end.begin()
         for frame in (b"one", b"bad", b"two"):
             end.put(frame)
-        await asyncio.sleep(0.1)
+        await until(lambda: taken == [b"one", b"bad", b"two"])
         for frame in (b"bad", b"three"):
             end.put(frame)
-        await asyncio.sleep(0.1)
+        await until(lambda: taken == [b"one", b"bad", b"two", b"bad", b"three"])
+        await until(lambda: failures == ["bad", "bad"])
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                await asyncio.sleep(POLL)
 
     asyncio.run(play())
-    assert taken == [b"one", b"bad", b"two", b"bad", b"three"]
-    assert failures == ["bad", "bad"]

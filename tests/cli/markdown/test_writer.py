@@ -80,7 +80,7 @@ def test_what_others_have_left_in_the_stream_stands_before(master: int, slave: T
     thread, got = reader(master, b"answer", after=0)
     slave.write("before ")
     TerminalWriter(slave).write("answer")
-    thread.join(10)
+    thread.join(PATIENCE)
     assert bytes(got) == b"before answer"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from support.waiting import PATIENCE
+
 from callboard.supervisors.cluster import queries, queue, workers
 from callboard.supervisors.cluster.queue import Parent, Wanted
 from callboard.supervisors.cluster.workers import Worker
@@ -13,7 +15,8 @@ if TYPE_CHECKING:
 
     Db = Connection[Any]
 
-LEASE = 2.0
+LEASE = PATIENCE
+"""Seconds: no lease expires unless a test ends it."""
 
 
 def lives(db: Db, sign: str, *has: str) -> None:

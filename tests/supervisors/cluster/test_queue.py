@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.messages import says
+from support.waiting import PATIENCE
 
 from callboard.protocol.kernel.errors import RunClaimed
 from callboard.supervisors.cluster import queries, queue, tables, workers
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     Db = Connection[Any]
 
-LEASE = 2.0
+LEASE = PATIENCE
+"""Seconds: no lease expires unless a test ends it."""
 
 
 def lives(db: Db, sign: str, *has: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import trio.testing
 from support.agent_runs import Stage
 from support.fake_models import Reply
 from support.messages import fragment, has_message
+from support.waiting import is_written, jump_when
 
 import callboard
 
@@ -297,19 +299,25 @@ async def test_both_the_graphs_and_the_runs_timeout_interrupt_a_map(
 
 @pytest.mark.parametrize("what", ["node", "graph", "run"])
 async def test_both_every_timeout_interrupts_a_script_with_all_it_started(
-    stage: Stage, compat: str, what: str, tmp_path: Path
+    stage: Stage,
+    compat: str,
+    what: str,
+    tmp_path: Path,
+    nursery: trio.Nursery,
+    mock_clock: trio.testing.MockClock,
 ) -> None:
     stage.agent(
         f"""
-        settings: {{timeout: {3 if what == "graph" else 60}}}
+        settings: {{timeout: {60 if what == "graph" else 600}}}
         start: s
         nodes:
-          s: {{type: script, script: s.sh, timeout: {3 if what == "node" else 60}, on_error: fail, next: e}}
+          s: {{type: script, script: s.sh, timeout: {60 if what == "node" else 600}, on_error: fail, next: e}}
           e: {{type: end}}
         """,
         s=f"sleep 600 & echo $! > {tmp_path}/helper; wait",
     )
-    limits = callboard.Limits(timeout=3) if what == "run" else None
+    limits = callboard.Limits(timeout=60) if what == "run" else None
+    nursery.start_soon(jump_when, mock_clock, partial(is_written, tmp_path / "helper"), 60)
     outcome = await stage.run(compat=compat, limits=limits)
     assert outcome.exit_code == 4
     with pytest.raises(ProcessLookupError):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 from support.agent_runs import Stage
 from support.messages import fragment, has_message
 from support.tool_bench import npx_has_tsx
+from support.waiting import is_written, jump_when
 
 import callboard
 from callboard.actors.work.library import PROMPT_UTILS
@@ -114,19 +118,22 @@ async def test_case_41_without_fallback_loki_fails_the_run(stage: Stage) -> None
     assert outcome.state == {"initial_prompt": ""}
 
 
-async def test_case_42_timeout_ends_the_script_and_its_whole_group(stage: Stage, compat: str, tmp_path: Path) -> None:
+async def test_case_42_timeout_ends_the_script_and_its_whole_group(
+    stage: Stage, compat: str, tmp_path: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
     stage.agent(
         f"""
         start: s
         nodes:
-          s: {{type: script, script: s.sh, timeout: 0.3, on_error: fail, next: e}}
+          s: {{type: script, script: s.sh, timeout: 60, on_error: fail, next: e}}
           {OK}
         """,
         s=f"sleep 600 & echo $! > {tmp_path}/pid; wait",
     )
+    nursery.start_soon(jump_when, mock_clock, partial(is_written, tmp_path / "pid"), 60)
     outcome = await stage.run(compat=compat)
     assert outcome.error is not None
-    assert has_message(outcome.error.message, "engine.graph.run._timeout_text.2", seconds="0.3")
+    assert has_message(outcome.error.message, "engine.graph.run._timeout_text.2", seconds="60")
     assert outcome.error.code == "timeout"
     assert outcome.exit_code == 4
     helper = int((tmp_path / "pid").read_text())
@@ -325,20 +332,21 @@ async def test_case_38_bytes_are_counted_not_characters(stage: Stage) -> None:
 
 @pytest.mark.parametrize("ending", ["exit 1", "sleep 600"])
 async def test_case_38_the_state_file_is_gone_after_a_failure_and_a_timeout(
-    stage: Stage, tmp_path: Path, ending: str
+    stage: Stage, tmp_path: Path, ending: str, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:
     stage.agent(
         """
         start: s
         nodes:
-          s: {type: script, script: s.sh, timeout: 0.3, on_error: fail, next: e}
+          s: {type: script, script: s.sh, timeout: 60, on_error: fail, next: e}
           e: {type: end}
         """,
-        s=f"""printf %s "$GRAPH_STATE_FILE" > {tmp_path}/name; {ending}""",
+        s=f"""echo "$GRAPH_STATE_FILE" > {tmp_path}/name; {ending}""",
     )
+    nursery.start_soon(jump_when, mock_clock, partial(is_written, tmp_path / "name"), 60)
     outcome = await stage.run(state={"pad": "x" * 40_000})
     assert outcome.status == "failed"
-    name = (tmp_path / "name").read_text()
+    name = (tmp_path / "name").read_text().strip()
     assert name.startswith("/")
     assert not Path(name).exists()
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 from support.agent_runs import Stage
 from support.fake_models import Reply, Request
 from support.messages import has_message, says
+from support.waiting import jump_when
 
 from callboard.protocol.errors import InvalidFile, Unsupported
 
@@ -134,10 +137,13 @@ async def test_a_graphs_permissions_can_only_be_stricter(stage: Stage) -> None:
     assert has_message(outcome.output, "work.tools.permissions.Permissions.admit")
 
 
-async def test_a_timeout_interrupts_a_tool_in_the_middle(stage: Stage) -> None:
-    home = stage.agent(graph("slow", options="timeout: 1, fallback: f, "))
+async def test_a_timeout_interrupts_a_tool_in_the_middle(
+    stage: Stage, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    home = stage.agent(graph("slow", options="timeout: 60, fallback: f, "))
     (home / "tools.py").write_text('import time\ndef slow():\n    """Sleeps."""\n    time.sleep(3600)\n')
     stage.models.script(Reply(calls=[("slow", {})]))
+    nursery.start_soon(jump_when, mock_clock, lambda: stage.of("tool.call.started"), 60)
     assert (await stage.run("go")).output == "fell back"
     finished = stage.of("tool.call.finished")
     assert [data.error for data in finished] == ["interrupted"]

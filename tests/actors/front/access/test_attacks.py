@@ -147,7 +147,7 @@ async def test_who_hangs_up_is_forgotten_at_once(house: House, said: bytes) -> N
 async def test_a_client_that_reads_nothing_of_its_reply_does_not_keep_its_place(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "TAKES_WITHIN", 0.3)
+    monkeypatch.setattr(listener, "HEAD_WITHIN", SOON)
     house.stage.agent('start: a\nnodes:\n  a: {type: end, output: "' + "x" * 400_000 + '"}\n', name="long")
     run = (await house.post("/v1/runs", {"target": "long"}, 201))["run"]
     with trio.fail_after(SOON):
@@ -159,10 +159,11 @@ async def test_a_client_that_reads_nothing_of_its_reply_does_not_keep_its_place(
         request = (
             f"GET /v1/runs/{run}/events HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {house.token}\r\n\r\n"
         )
-        await stream.send_all(request.encode() * 60)
         with trio.fail_after(SOON):
             while await connections(house) <= before:
                 await trio.sleep(0.01)
+            monkeypatch.setattr(listener, "TAKES_WITHIN", 0.3)
+            await stream.send_all(request.encode() * 60)
             while await connections(house) > before:
                 await trio.sleep(0.05)
 

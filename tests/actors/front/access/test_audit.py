@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.access_keys import AuditFile
+from support.waiting import PATIENCE
 
 from callboard.actors.front.access.audit import Audit
 from callboard.actors.io import lines as lines_module
@@ -30,7 +31,7 @@ class Slow:
 
     def write(self, line: bytes) -> None:
         self.began.set()
-        self.may.wait(10)
+        self.may.wait(PATIENCE)
         self.written.append(line.decode())
 
     def close(self) -> None:
@@ -93,7 +94,7 @@ def test_who_logs_never_waits_and_what_found_no_room_is_counted() -> None:
     sink = Slow()
     lines = ThreadedLines(sink, most=10)
     lines.put("first")
-    assert sink.began.wait(10)
+    assert sink.began.wait(PATIENCE)
     for number in range(20):
         lines.put(str(number))
     assert lines.dropped == 15
@@ -118,7 +119,7 @@ def test_syslog_gets_datagrams_also_after_it_was_restarted(tmp_path: Path) -> No
 
     def opened() -> socket.socket:
         there = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        there.settimeout(10)
+        there.settimeout(PATIENCE)
         there.bind(address)
         return there
 
@@ -142,7 +143,7 @@ def test_a_reload_turns_it_to_another_file_and_loses_nothing(tmp_path: Path) -> 
     audit.close()
     for thread in threading.enumerate():
         if thread.name == "callboard audit":
-            thread.join(10)
+            thread.join(PATIENCE)
     assert len((tmp_path / "one").read_text().splitlines()) == 100
     assert json.loads((tmp_path / "two").read_text())["action"] == "ConfigReload"
 

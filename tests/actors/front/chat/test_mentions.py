@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.chat_person import Scripted
+from support.waiting import PATIENCE
 
 from callboard.actors.front.chat import prompting
 from callboard.actors.front.chat.chat import Chat
@@ -37,7 +38,7 @@ async def test_looking_for_files_is_interrupted_at_once(
 
     def slow(_: str) -> bool:
         trio.from_thread.run_sync(looks.set)
-        return goes_on.wait(10)
+        return goes_on.wait(PATIENCE)
 
     monkeypatch.setattr(prompting, "_is_there", slow)
     try:

@@ -138,9 +138,9 @@ def test_a_cancelled_run_ends_its_parts(standing: Standing) -> None:
 
 def test_the_time_of_a_node_ends_its_part(standing: Standing) -> None:
     house, http = standing
-    boss(house, "timeout: 1.5,")
+    boss(house, "timeout: 5,")
     run = house.start(http, "boss")
-    assert over(http, run)["error"]["message"] == "at node 'call': Agent 'helper' timed out after 1.5s"
+    assert over(http, run)["error"]["message"] == "at node 'call': Agent 'helper' timed out after 5s"
     ((part, _),) = parts(house, run)
     assert over(http, part)["status"] == "cancelled"
 

@@ -327,7 +327,7 @@ async def test_what_others_reserve_is_waited_for_by_who_is_patient(postgres: Pos
                 nursery.start_soon(partial(spend, patient, Amount(100)))
                 await trio.testing.wait_all_tasks_blocked(0.05)
                 hold.spend(Amount(60))
-        with trio.fail_after(5 * of_days.LOOK_EVERY), pytest.raises(DayReached, match="has used 160 of its 100"):
+        with trio.fail_after(SOON), pytest.raises(DayReached, match="has used 160 of its 100"):
             await asked(patient)
         for each in (one, hurried, patient):
             await each.aclose()

@@ -44,12 +44,20 @@ def kill_after_row(number: int) -> None:
 
 def kill_before_saving() -> None:
     """This process is killed when it is about to write what was said in a turn into its session."""
+    put, used = journals.Journal.put, set[journals.Journal]()
+
+    def remembered(self: journals.Journal, *args: Any, **more: Any) -> None:
+        used.add(self)
+        put(self, *args, **more)
 
     def kills(self: StoredTurn, store: SessionStore) -> Stored:
-        time.sleep(3.0)  # the last event and the status are in the database by then
+        time.sleep(3.0)  # an end that did not wait for this would be in the database
+        while any(each._bytes_put != each._bytes_written for each in used):
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError(self, store)
 
+    journals.Journal.put = remembered  # type: ignore[method-assign]
     StoredTurn.write = kills  # type: ignore[method-assign]
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from support.descendants import is_alive
 from support.fake_models import Reply
 from support.http_agents import HELLO, LOOP
 from support.http_server import House, Serve
-from support.waiting import until
+from support.waiting import jump_when, until
 
 NAP = '# @cmd Sleeps.\nnap() { echo $$ > "$PIDS/nap"; sleep 60; }\n'
 ADD = '# @cmd Adds.\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n'
@@ -105,12 +106,18 @@ async def _status(house: House, run: str, wanted: str) -> None:
 
 
 async def test_a_request_that_takes_too_long_ends_its_run_too(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    serve: Serve,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    nursery: trio.Nursery,
+    mock_clock: trio.testing.MockClock,
 ) -> None:
     monkeypatch.setenv("PIDS", str(tmp_path))
-    async with serve(api={"request_timeout_seconds": 0.5}) as house:
+    mock_clock.rate = 1.0
+    async with serve(api={"request_timeout_seconds": 60}) as house:
         team(house, NAP)
         house.stage.models.script(Reply(calls=[("nap", {})]))
+        nursery.start_soon(jump_when, mock_clock, (tmp_path / "nap").exists, 60)
         error = await house.post("/v1/completions", {"prompt": "sleep", "agent": "clerk"}, 504)
         assert error["error"]["code"] == "timeout"
         (run,) = (await house.get("/v1/runs"))["runs"]

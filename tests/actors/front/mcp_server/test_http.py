@@ -150,11 +150,16 @@ async def test_a_long_silence_is_filled_so_that_nobody_hangs_up(
     stage: Stage, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "PING_EVERY", 0.01)
-    stage.agent(SLOW, name="slow", work="sleep 0.2; echo {}")
-    async with site() as client:
-        response = await client.post(**modern("tools/call", name="slow"))
-    assert response.text.count(": ping") > 1
-    assert events(response)[0]["result"]["content"][0]["text"] == "done"
+    enough = stage.config_dir / "enough"
+    stage.agent(SLOW, name="slow", work=f"while [ ! -e {enough} ]; do sleep 0.01; done; echo {{}}")
+    said = ""
+    async with site() as client, client.stream("POST", **modern("tools/call", name="slow")) as response:
+        async for piece in response.aiter_text():
+            said += piece
+            if said.count(": ping") > 1:
+                enough.touch()
+    (result,) = [line.removeprefix("data: ") for line in said.splitlines() if line.startswith("data: ")]
+    assert json.loads(result)["result"]["content"][0]["text"] == "done"
 
 
 @pytest.mark.parametrize("header", ["mcp-protocol-version", "mcp-method", "mcp-name"])

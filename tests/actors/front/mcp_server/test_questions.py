@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from support.agent_runs import Stage, at_work
 from support.fake_models import Reply
 from support.mcp_guest import ASKER, META, SOON, Client, Serve, begin
@@ -15,7 +16,7 @@ from support.waiting import until
 IMPATIENT = """
 start: ask
 nodes:
-  ask: {type: approval, question: "Well?", options: [x], routes: {x: done}, on_other: done, timeout: 0.2,
+  ask: {type: approval, question: "Well?", options: [x], routes: {x: done}, on_other: done, timeout: 60,
         on_timeout: late}
   done: {type: end, output: done}
   late: {type: end, output: too late}
@@ -219,22 +220,28 @@ async def test_a_request_state_is_good_for_one_answer_of_its_own_tool(stage: Sta
 
 
 async def test_a_question_whose_time_is_up_while_parked_leaves_the_result_to_be_fetched(
-    stage: Stage, serve: Serve
+    stage: Stage, serve: Serve, mock_clock: trio.testing.MockClock
 ) -> None:
+    mock_clock.rate = 1.0
     stage.agent(IMPATIENT, name="asker")
     async with serve() as client:
         modern = Modern(client, "asker")
         ((id, _),) = (await modern.call()).items()
+        mock_clock.jump(60)
         await until(lambda: len(at_work(stage.root)) == 1)
         assert (await modern.answer({id: ACCEPT}))["content"][0]["text"] == "too late"
 
 
-async def test_a_question_that_is_no_longer_asked_is_taken_back(stage: Stage, serve: Serve) -> None:
+async def test_a_question_that_is_no_longer_asked_is_taken_back(
+    stage: Stage, serve: Serve, mock_clock: trio.testing.MockClock
+) -> None:
+    mock_clock.rate = 1.0
     stage.agent(IMPATIENT, name="asker")
     async with serve() as client:
         await client.initialize()
         call = await client.ask("tools/call", name="asker")
         id, _ = await legacy_question(client)
+        mock_clock.jump(60)
         result = (await client.answer(call))["result"]
         assert [message["method"] for message in client.heard] == ["notifications/cancelled"]
         assert client.heard[0]["params"]["requestId"] == id

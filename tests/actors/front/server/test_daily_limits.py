@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from support.access_keys import made_key
 from support.fake_models import FakeModels, Reply, Request
 from support.http_server import House, Serve
 from support.messages import has_message
+from support.waiting import PATIENCE
 from trio_websocket import open_websocket_url
 
 from callboard.actors.work.spending.book import BookFile, SpendingBook
@@ -214,17 +216,29 @@ async def test_the_limit_of_all_holds_for_the_user_of_the_server_too(callers: Ca
         assert (await callers.ask(house, house.token)).status_code == 429
 
 
-async def test_new_limits_hold_after_a_reload_and_close_no_connection(callers: Callers) -> None:
+async def test_new_limits_hold_after_a_reload_and_close_no_connection(
+    callers: Callers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd = trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    await systemd.bind(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+    async def ready() -> None:
+        with trio.fail_after(PATIENCE):
+            while await systemd.recv(100) != b"READY=1":
+                pass
+
     async with callers.serve({"max_cost": COST}) as house:
+        await ready()
         file = house.stage.config_dir / "config.yaml"
 
         async def reload(**settings: Any) -> None:
             file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
             house.server.hang_up()
-            await trio.testing.wait_all_tasks_blocked(0.05)
+            await ready()
 
         headers = [(b"authorization", f"Bearer {callers.alice}".encode())]
-        async with open_websocket_url(f"ws://127.0.0.1:{house.port}/ws", extra_headers=headers) as socket:
+        async with open_websocket_url(f"ws://127.0.0.1:{house.port}/ws", extra_headers=headers) as connection:
             assert (await callers.ask(house, callers.alice)).status_code == 200
             assert (await callers.ask(house, callers.alice)).status_code == 429
             await reload(**callers.settings({"max_cost": 1}))
@@ -242,7 +256,8 @@ async def test_new_limits_hold_after_a_reload_and_close_no_connection(callers: C
             )
             await reload(**callers.settings({"max_costs": 1}))
             assert (await callers.ask(house, callers.alice)).status_code == 429, "a file with errors changes nothing"
-            await socket.ping()
+            await connection.ping()
+    systemd.close()
 
 
 async def test_what_was_spent_is_there_after_a_restart(callers: Callers) -> None:

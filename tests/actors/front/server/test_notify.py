@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE
 
 from callboard.actors.front.server.serving import notify
 
@@ -15,7 +16,7 @@ def test_systemd_is_told_over_its_socket(tmp_path: Path, abstract: bool) -> None
     path = str(tmp_path / "notify")
     address = f"@{path}" if abstract else path
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
-        there.settimeout(10)
+        there.settimeout(PATIENCE)
         there.bind("\0" + path if abstract else path)
         assert notify("READY=1", {"NOTIFY_SOCKET": address})
         assert there.recv(100) == b"READY=1"

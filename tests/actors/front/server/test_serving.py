@@ -17,7 +17,7 @@ from support.http_agents import ASKER, HELLO
 from support.http_server import House, Serve, told
 from support.messages import has_message, says
 from support.starter import CALLBOARD
-from support.waiting import until
+from support.waiting import PATIENCE, until
 from trio_websocket import HandshakeError, open_websocket_url
 
 import callboard
@@ -245,7 +245,7 @@ async def test_systemd_is_told_when_it_is_ready_and_when_it_ends(
 ) -> None:
     systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     systemd.bind(str(tmp_path / "notify"))
-    systemd.settimeout(10)
+    systemd.settimeout(PATIENCE)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     async with serve() as house:
         assert systemd.recv(100) == b"READY=1"

@@ -7,6 +7,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cpu_time import slowness
 
 from callboard.actors.io.html import PageReader
 
@@ -72,7 +73,7 @@ def test_what_somebody_made_to_keep_a_parser_busy_takes_no_longer_than_other_pag
     html = "<p>before</p>" + piece * 20_000
     began = time.process_time()
     assert readable(html, "http://h/").startswith("before")
-    assert time.process_time() - began < 5  # a parser that goes back again and again takes minutes
+    assert time.process_time() - began < 5 * slowness()  # a parser that goes back again and again takes minutes
 
 
 def test_who_looks_may_end_it_and_what_was_read_stays() -> None:
@@ -92,4 +93,4 @@ def test_who_looks_may_end_it_and_what_was_read_stays() -> None:
 def test_links_that_never_end_take_no_longer_than_others(piece: str) -> None:
     began = time.process_time()
     assert "x" in readable(piece * 50_000, "http://h/")
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 10 * slowness()

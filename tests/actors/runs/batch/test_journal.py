@@ -16,6 +16,7 @@ import pytest
 import trio
 import trio.testing
 from support.messages import fragment, says
+from support.waiting import PATIENCE
 
 from callboard.actors.runs.batch.batch import Ended, Perform, run_batch
 from callboard.actors.runs.batch.decider import ALIKE, GivenUp
@@ -163,7 +164,7 @@ async def test_lines_that_come_while_the_disk_is_busy_go_there_together(
     write = BatchJournal._write
 
     def slow(journal: BatchJournal, lines: Any) -> None:
-        all_ended.wait(30)
+        all_ended.wait(PATIENCE)
         written.append(len(lines))
         write(journal, lines)
 
@@ -187,7 +188,7 @@ async def test_what_has_ended_when_somebody_interrupts_is_kept_though_the_disk_i
     batches.ending = 3
 
     def slow(journal: BatchJournal, lines: Any) -> None:
-        interrupted.wait(30)
+        interrupted.wait(PATIENCE)
         write(journal, lines)
 
     async def interrupt() -> None:

@@ -14,9 +14,23 @@ import trio
 
 import callboard
 from callboard.protocol.errors import CallboardError
+from callboard.supervisors.journal.journal import Journal
 
 DONE = Path(sys.argv[1])
 ORDER: dict[str, Any] = json.loads(sys.argv[2])
+
+
+JOURNALS: set[Journal] = set()
+
+
+def remember_journals() -> None:
+    put = Journal.put
+
+    def remembered(self: Journal, *args: Any, **more: Any) -> None:
+        JOURNALS.add(self)
+        put(self, *args, **more)
+
+    Journal.put = remembered  # type: ignore[method-assign]
 
 
 async def work(name: str) -> str:
@@ -41,7 +55,8 @@ def _do(line: str) -> str:
     with DONE.open("a") as done:
         done.write(f"{line}\n")
     if len(DONE.read_text().splitlines()) <= ORDER.get("kills", 1):
-        time.sleep(1.0)  # a call that reads waits for no row: by then they are on the disk
+        while any(each._bytes_put != each._bytes_written for each in JOURNALS):
+            time.sleep(0.01)  # a call that reads waits for no row
         os.kill(os.getpid(), signal.SIGKILL)
     return "worked"
 
@@ -66,4 +81,5 @@ async def main() -> None:
     print(json.dumps({"output": outcome.output, "status": outcome.status, "error": error}))
 
 
+remember_journals()
 trio.run(main)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.cpu_time import slowness
 from support.messages import has_message, says
 from support.session_store import Shelf
 from support.starter import forked_code
@@ -373,10 +374,10 @@ def test_a_thousand_sessions_are_listed_soon_and_one_is_opened_without_the_other
         (home / "by-name" / f"s{number}").write_text(f"{id}\n")
     began = time.process_time()
     listed = shelf.store.list(everywhere=True)
-    assert time.process_time() - began < 3  # some 0.1 s
+    assert time.process_time() - began < 3 * slowness()  # some 0.1 s
     assert {meta.alias for meta in listed} == {f"s{number}" for number in range(1000)}
     began = time.process_time()
     stored = shelf.store.open_or_create_by_alias("s500")
     for _ in range(20):
         stored = shelf.store.fresh(stored)
-    assert time.process_time() - began < 0.5  # some 0.01 s
+    assert time.process_time() - began < 0.5 * slowness()  # some 0.01 s

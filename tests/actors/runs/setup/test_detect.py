@@ -10,10 +10,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.waiting import PATIENCE
 
+from callboard.actors.runs.setup import servers
 from callboard.actors.runs.setup.detect import (
     ModelServer,
     answering,
@@ -122,7 +125,7 @@ def test_those_that_say_nothing_cost_one_short_wait_together() -> None:
         assert together > 1, "they are asked side by side"
 
 
-def test_one_that_drips_holds_nobody_up() -> None:
+def test_one_that_drips_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its bytes comes in time, and the last one never."""
     over = threading.Event()
 
@@ -133,13 +136,18 @@ def test_one_that_drips_holds_nobody_up() -> None:
             connection.sendall(b" ")
 
     with speaking(dripping) as slow, speaking(saying(LM_STUDIO)) as quick:
-        looking = threading.Thread(target=lambda: found.extend(answering([server(slow), server(quick)], within=0.5)))
+        # All time has passed as soon as the quick one, which is waited for first, has answered.
+        times = iter((0.0, 0.0))
+        monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: next(times, 1e9)))
+        looking = threading.Thread(
+            target=lambda: found.extend(answering([server(quick), server(slow)], within=PATIENCE))
+        )
         found: list[Any] = []
         looking.start()
-        looking.join(10)
+        looking.join(PATIENCE)
         held_up = looking.is_alive()
         over.set()
-        looking.join(10)
+        looking.join(PATIENCE)
     assert not held_up
     assert [each.server.base for each in found] == [quick]
 

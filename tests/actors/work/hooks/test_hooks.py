@@ -140,7 +140,7 @@ async def test_a_hook_that_fails_costs_itself(house: Repository, command: str, t
 
 
 async def test_hooks_of_one_event_are_asked_at_the_same_time(house: Repository) -> None:
-    meet = "touch {0}; for i in $(seq 500); do [ -e {1} ] && exit 0; sleep 0.02; done; exit 2"
+    meet = "touch {0}; for i in $(seq 6000); do [ -e {1} ] && exit 0; sleep 0.02; done; exit 2"
     both = [
         {"type": "command", "command": meet.format("one", "two")},
         {"type": "command", "command": meet.format("two", "one")},

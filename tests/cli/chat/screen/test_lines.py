@@ -12,8 +12,9 @@ from typing import Any, TextIO
 
 import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, POLL
 
+from callboard.cli.chat.screen import lines as module
 from callboard.cli.chat.screen.lines import LineScreen
 from callboard.cli.chat.screen.surface import TerminalOutput
 from callboard.cli.chat.screen.threaded import WaitingHandler
@@ -37,17 +38,25 @@ class Person(WaitingHandler):
         self.interrupts += 1
 
 
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(POLL)
+
+
 class Lines:
     """A screen on a terminal whose other end is here."""
 
-    def __init__(self, terminal: TextIO, master: int) -> None:
+    def __init__(self, terminal: TextIO, master: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         self.person = Person()
         self.answers: list[object] = []
+        self.read = 0
         self._fd, self._master = terminal.fileno(), master
         output = TerminalOutput(terminal, colours=False, draws=False)
         self.screen = LineScreen(Vt100Input(terminal), output, clock=lambda: self.now)
         self.screen.handler = self.person
+        monkeypatch.setattr(module, "read", self._noted)
 
     def ask(self, **how: Any) -> Callable[[], None]:
         """Asks, and shows it; what withdraws it."""
@@ -56,8 +65,16 @@ class Lines:
         return lambda: self.screen.questions.remove(asking)
 
     async def types(self, keys: str) -> None:
+        """Type, and wait until the screen has read the line, if it is a whole one."""
+        expected = self.read + keys.count("\n")
         os.write(self._master, keys.encode())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # a part of a line is read with its end, or is dropped before
+        await until(lambda: self.read >= expected)
+
+    def _noted(self, file: int, most: int) -> bytes:
+        data = os.read(file, most)
+        self.read += data.count(b"\n")
+        return data
 
     @property
     def echoes(self) -> bool:
@@ -71,7 +88,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
         stack.callback(os.close, master)
         text = stack.enter_context(os.fdopen(slave, "w", buffering=1))
         monkeypatch.setattr(sys, "__stdout__", text)
-        yield Lines(text, master)
+        yield Lines(text, master, monkeypatch)
 
 
 def played(lines: Lines, body: Callable[[], Awaitable[None]]) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TextIO
 
 import pytest
+from support.waiting import PATIENCE
 
 from callboard.cli.chat.screen.threaded import ScreenThread, WaitingHandler
 
@@ -47,7 +48,7 @@ def test_pictures_that_fail_end_it_with_their_error(terminal: TextIO) -> None:
             thread.screen.wake()
 
         thread.call(broken)
-        thread._thread.join(5)
+        thread._thread.join(PATIENCE)
         assert thread.over
         assert isinstance(thread.error, ZeroDivisionError)
     finally:

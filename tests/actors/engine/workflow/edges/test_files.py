@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from support.messages import has_message, says
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, jump_when
 from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow import edge_functions
@@ -248,21 +250,23 @@ def keep(text, _context):
 
 
 async def test_a_processor_that_hangs_after_its_question_is_ended_with_a_warning(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, tmp_path: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(edge_functions, "ANSWERS_WITHIN", 1.0)
     place = tmp_path / "functions" / "edge_processor"
     place.mkdir(parents=True)
-    (place / "own.py").write_text("""
+    answered = tmp_path / "answered"
+    (place / "own.py").write_text(f"""
 def ask(text, _context):
     _context["human_prompt"].request("A", "May I?")
+    open({str(answered)!r}, "w").close()
     import time
     time.sleep(600)
 """)
+    nursery.start_soon(jump_when, mock_clock, answered.exists, edge_functions.ANSWERS_WITHIN)
     result = await house.run(plan(house, processor("ask")), "hello", answers=["yes"])
     assert result.error is None
     (warning,) = house.of("run.warning")
-    assert has_message(warning.message, "engine.workflow.edge_functions.EdgeFunctions._call", ANSWERS_WITHIN=1)
+    assert has_message(warning.message, "engine.workflow.edge_functions.EdgeFunctions._call", ANSWERS_WITHIN=60)
 
 
 async def test_conditions_and_processors_may_stand_in_one_file(house: House, tmp_path: Path) -> None:

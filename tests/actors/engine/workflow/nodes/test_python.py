@@ -9,9 +9,10 @@ from typing import Any
 import psutil
 import pytest
 import trio
+import trio.testing
 from support.descendants import HELPERS, name_of
 from support.messages import has_message
-from support.waiting import until
+from support.waiting import jump_when, until
 from support.workflow_run import House, written
 
 from callboard.actors.engine.workflow.nodes import python
@@ -66,9 +67,14 @@ async def test_code_that_fails_is_told_in_the_output(code: str, output: str, hou
     assert (await ran(house, code)).output == output
 
 
-async def test_code_that_takes_too_long_is_ended_and_what_it_has_printed_is_told(house: House) -> None:
-    result = await ran(house, "print('so far', flush=True)\nimport time; time.sleep(60)", "{timeout_seconds: 1}")
-    assert result.output == f"{FAILED}\nScript did not finish within 1s\nstderr:\nso far\n"
+async def test_code_that_takes_too_long_is_ended_and_what_it_has_printed_is_told(
+    house: House, tmp_path: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    begun = tmp_path / "begun"
+    nursery.start_soon(jump_when, mock_clock, begun.exists, 60)
+    code = f"print('so far', flush=True)\nopen({str(begun)!r}, 'w').close()\nimport time; time.sleep(600)"
+    result = await ran(house, code, "{timeout_seconds: 60}")
+    assert result.output == f"{FAILED}\nScript did not finish within 60s\nstderr:\nso far\n"
 
 
 async def test_an_interpreter_that_is_not_there_is_told(house: House) -> None:

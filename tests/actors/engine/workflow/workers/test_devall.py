@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.waiting import PATIENCE
 
 import callboard.actors.engine.workflow.workers.devall as room
 
@@ -87,6 +88,6 @@ def test_a_lock_is_held_by_one_at_a_time_and_may_be_taken_again(filelock: Module
         thread = threading.Thread(target=waiting.acquire)
         thread.start()
         assert not waiting.is_locked
-    thread.join(30)
+    thread.join(PATIENCE)
     assert waiting.is_locked
     waiting.release()

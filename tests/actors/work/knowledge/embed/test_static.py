@@ -14,6 +14,7 @@ import trio
 import trio.testing
 from support.messages import says
 from support.tiny_weights import put_weights
+from support.waiting import PATIENCE
 
 from callboard.actors.work.knowledge.embed import local
 from callboard.actors.work.knowledge.embed.embedders import Embedders
@@ -67,7 +68,7 @@ async def test_the_event_loop_goes_on_meanwhile(
     vectors = local._Weights.vectors
 
     def waiting(self: local._Weights, texts: list[str]) -> Any:
-        assert goes_on.wait(10), "the event loop stood still"
+        assert goes_on.wait(PATIENCE), "the event loop stood still"
         return vectors(self, texts)
 
     monkeypatch.setattr(local._Weights, "vectors", waiting)

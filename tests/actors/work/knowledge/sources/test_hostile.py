@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from support.cpu_time import slowness
 from support.knowledge_library import Hashing, hashed
 from support.messages import fragment, has_message
 
@@ -91,7 +92,7 @@ def within(seconds: float, megabytes: int) -> Iterator[None]:
         took, peak = time.process_time() - began, tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert took < seconds
+    assert took < seconds * slowness()
     assert peak < megabytes * MIB, f"{peak / MIB:.0f} MB"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.messages import fragment, says
+from support.waiting import PATIENCE
 
 from callboard.actors.io.secret_redaction import handed_out
 from callboard.actors.work.tools.builtin import writing
@@ -148,10 +149,15 @@ async def test_secrets_are_hidden_and_long_diffs_are_cut(project: Path) -> None:
 async def test_a_disk_that_does_not_answer_does_not_hold_the_question_up(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    over = threading.Event()
+
     def hangs(*_: Any) -> str:
-        time.sleep(1.0)
+        over.wait(PATIENCE)
         return "never"
 
     monkeypatch.setattr(writing, "WITHIN", 0.05)
     monkeypatch.setattr(writing, "_preview", hangs)
-    assert (await asked(project, "fs_write", path="x.py", contents="1")).diff == ""
+    try:
+        assert (await asked(project, "fs_write", path="x.py", contents="1")).diff == ""
+    finally:
+        over.set()
