@@ -259,7 +259,7 @@ async def _messages(stream: trio.abc.ReceiveStream, outbox: Outbox) -> AsyncIter
     try:
         async for line in lines(stream):
             if line is None:
-                text = f"a message has at most {MAX_LINE} bytes"
+                text = f"a message may have at most {MAX_LINE} bytes"
                 outbox.put_nowait(encode_failure(None, PARSE_ERROR, text))
             elif line.strip():
                 yield line

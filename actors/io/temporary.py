@@ -320,7 +320,9 @@ def _opened(base: ProcessDirectoryBase) -> int:
     try:
         found = os.fstat(handle)
         if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
-            raise PermissionError(errno.EPERM, "it belongs to another user, or others may write to it", str(base.path))
+            raise PermissionError(
+                errno.EPERM, "the directory belongs to another user, or other users may write to it", str(base.path)
+            )
         if found.st_mode & _OTHERS_READ:
             os.fchmod(handle, 0o700)
     except OSError:

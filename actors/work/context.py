@@ -118,7 +118,7 @@ class CallingAgent(msgspec.Struct, frozen=True, kw_only=True):
         """Run an agent below `me`, as a child of this one."""
         run_child = self.context.run_child
         if run_child is None:
-            raise UsageError("agents can't be run here")
+            raise UsageError("this caller can't start agents")
         return run_child(me, self, target, prompt, **options)
 
 
@@ -363,7 +363,7 @@ class RunContext:
         """Knowledge access of the run, created on first use. Raises KnowledgeError if there is none."""
         if not self._known:
             if self.make_knowledge is None:
-                raise KnowledgeError("there is no knowledge to be had here")
+                raise KnowledgeError("knowledge bases are not available in this run")
             self._known.append(self.make_knowledge(self.meter))
         known = self._known[0]
         return known if self.account is self.meter.account else known.within(self.account)

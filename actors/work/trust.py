@@ -313,7 +313,9 @@ def keep(record: TrustRecord, environ: Mapping[str, str]) -> None:
         private_directory(file.parent)
         write_whole(file, msgspec.json.format(msgspec.json.encode(record), indent=1), private=True)
     except OSError as error:
-        raise ConfigError(f"what is trusted can't be written to {file}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"the list of trusted directories can't be written to {file}: {error.strerror or error}"
+        ) from error
 
 
 def forget(root: Path, environ: Mapping[str, str]) -> bool:

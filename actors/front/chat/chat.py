@@ -295,7 +295,7 @@ class Chat:
             Conflict: a run is answering, or the chat was closed.
         """
         if self.answering is not None:
-            raise Conflict(f"{self.answering} answers; wait for its end, or interrupt it")
+            raise Conflict(f"{self.answering} is answering; wait until it has finished, or interrupt it")
         self.check_open()
         self._interrupted, self._caller = False, caller
         with trio.CancelScope() as scope:

@@ -259,8 +259,8 @@ class ChatCommand:
     def when(self) -> str:
         """Condition for its use, in words; "" for any time except during a run."""
         needs = [need if need.startswith(("no ", "empty ")) else f"in a {need}" for need in self.needs]
-        needs = [need.replace("in a agent", "in an agent") for need in needs]
-        needs += ["also while a run answers"] if self.at_work else []
+        needs = [need.replace("in a agent", "with an agent only") for need in needs]
+        needs += ["also while an answer is written"] if self.at_work else []
         needs += ["not in macros"] if not self.in_macros else []
         return "; ".join(needs)
 
@@ -296,10 +296,10 @@ def command(
 
 
 MISSING: dict[Need, str] = {
-    "role": "No role. `.role NAME` takes one on.",
-    "session": "No session. `.session [NAME]` starts one.",
-    "agent": "No agent. `.agent NAME` starts one.",
-    "rag": "No RAG. `.rag NAME` opens one.",
+    "role": "No role. Select one with `.role NAME`.",
+    "session": "No session. Start one with `.session [NAME]`.",
+    "agent": "No agent. Select one with `.agent NAME`.",
+    "rag": "No RAG. Open a knowledge base with `.rag NAME`.",
     "no session": "Already in a session, please run '.exit session' first to exit the current session.",
     "no agent": "Already in an agent, please run '.exit agent' first to exit the current agent.",
     "empty session": "Cannot perform this operation because the session has messages, please `.empty session` first.",

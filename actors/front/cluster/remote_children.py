@@ -131,7 +131,7 @@ class Placing:
                 found = await self._seat.read(partial(queries.run_states_of, runs=runs))
                 asked = await self._seat.read(partial(queries.questions_of_parts, runs=runs))
             except CallboardError as error:
-                log.debug("how parts stand can't be read: %s", error)
+                log.debug("the state of remote children can't be read: %s", error)
                 continue
             questions: dict[str, dict[str, Question]] = {}
             for each in asked:
@@ -237,11 +237,14 @@ class Placing:
                 await _ended(relays.pop(closed))
             info = waited.info
             if waited.is_gone or info is None:
-                raise NotFound(f"{id}, which has played '{part.name}', was removed")
+                raise NotFound(f"{id}, which executed '{part.name}', was removed")
             charged = _charge(part, charged, Amount(info.input_tokens + info.output_tokens, info.cost))
             if info.status == "interrupted":
                 if not warned:
-                    text = f"{id}, which executes '{part.name}', stays interrupted; resume it: callboard resume {id}"
+                    text = (
+                        f"{id}, which executes '{part.name}', was interrupted and waits; resume it: callboard "
+                        f"resume {id}"
+                    )
                     me.emit(Warned(code="part_interrupted", message=text))
                 warned = True
             elif info.over:

@@ -282,7 +282,7 @@ class HubSessions:
             if turn is None:  # the caller of `begin` gets the error
                 raise
             if not isinstance(error, CallboardError):  # the store has logged those
-                log.exception("a turn of session %s ended badly", session)
+                log.exception("a turn of session %s failed", session)
             turn.error = error
         finally:
             if turn is not None:

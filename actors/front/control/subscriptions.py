@@ -40,7 +40,7 @@ class Lagged(CallboardError):
     code = "lagged"
 
     def __init__(self, after: int, seq: int) -> None:
-        super().__init__(f"the reader is {seq - after} events behind; subscribe again after {after}")
+        super().__init__(f"the subscriber is {seq - after} events behind; subscribe again with `after` {after}")
         self.after = after
         self.seq = seq
 
@@ -192,7 +192,7 @@ class QuestionFeed:
     async def __anext__(self) -> Change:
         while not self._items:
             if self._cut:
-                raise FeedLagged("the reader was too slow; subscribe again")
+                raise FeedLagged("the subscriber was too slow; subscribe again")
             await self._lot.park()
         return self._items.popleft()
 

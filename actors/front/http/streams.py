@@ -152,7 +152,7 @@ class RunBlock:
         if info.seq == 0 and info.error is not None:
             raise StartedRunFailed(info.error.code, info.error.message)
         if info.seq == 0:
-            raise StartedRunFailed("cancelled", f"{info.run} was over before it began")
+            raise StartedRunFailed("cancelled", f"{info.run} ended before it began")
 
     async def __aexit__(self, *_: object) -> None:
         if self.kept:

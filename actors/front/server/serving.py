@@ -268,7 +268,9 @@ class HttpServer:
         try:
             path = write_server(server, port, os.environ)
         except OSError as error:
-            raise ConfigError(f"the server's token can't be left for ps, attach and the page: {error}") from None
+            raise ConfigError(
+                f"the file with the server's token can't be written for ps, attach and the web page: {error}"
+            ) from None
         try:
             yield
         finally:
@@ -379,7 +381,11 @@ def _http(
         import starlette.applications  # noqa: F401 - tests the import
     except ImportError as error:
         if not told:
-            log.warning("HTTP is not served, only the websocket at /ws (%s): %s", error, install_command("server"))
+            log.warning(
+                "HTTP is not served, only the websocket at /ws (%s); to serve it, run: %s",
+                error,
+                install_command("server"),
+            )
         return None
     from ..http.app import guarded, make_app
     from ..http.call import Api

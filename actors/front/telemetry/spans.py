@@ -103,7 +103,7 @@ HISTOGRAMS: tuple[tuple[str, str, Sequence[float], str], ...] = (
     ("gen_ai.invoke_agent.tool_calls", "{tool_call}", CALLS, "Tool calls of an agent's invocation."),
     ("gen_ai.execute_tool.duration", "s", OPERATION, "Duration of a tool call."),
     ("mcp.client.operation.duration", "s", MCP, "Duration of a request to an MCP server."),
-    ("mcp.client.session.duration", "s", MCP, "Life of a connection to an MCP server."),
+    ("mcp.client.session.duration", "s", MCP, "Lifetime of a connection to an MCP server."),
 )
 """Name, unit, buckets and description of each histogram."""
 

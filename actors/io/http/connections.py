@@ -140,7 +140,7 @@ class Connections:
             httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError: no connection could be opened.
         """
         if self._closed:
-            raise httpx.ConnectError("this transport is closed")
+            raise httpx.ConnectError("this HTTP client is closed")
         return (None if fresh else self._take(route)) or await self._open(route, timeouts.get("connect"))
 
     # --- idle ones
@@ -199,10 +199,10 @@ class Connections:
         with trio.CancelScope(deadline=trio.current_time() + seconds(timeout)) as scope:
             wire = await self._wire(route)
         if scope.cancelled_caught:
-            raise httpx.ConnectTimeout(f"{route.host}:{route.port} was not reached within {timeout:g} s")
+            raise httpx.ConnectTimeout(f"no connection to {route.host}:{route.port} within {timeout:g} s")
         if self._closed:
             wire.close()
-            raise httpx.ConnectError("this transport is closed")
+            raise httpx.ConnectError("this HTTP client is closed")
         connection = HttpConnection(route, wire)
         self._busy.add(connection)
         return connection
@@ -292,12 +292,14 @@ async def _tunnel(wire: Wire, route: ConnectionRoute, proxy: httpx.URL) -> None:
         while not reader.headed:
             reader.feed(await wire.receive())
     except BROKEN as error:
-        raise httpx.ProxyError(f"the proxy {proxy.host} hung up: {error}") from error
+        raise httpx.ProxyError(f"the proxy {proxy.host} closed the connection: {error}") from error
     except httpx.RemoteProtocolError as error:
         raise httpx.ProxyError(f"the proxy {proxy.host}: {error}") from error
     if not 200 <= reader.status < 300:
         reason = reader.reason.decode("latin-1")
-        raise httpx.ProxyError(f"the proxy {proxy.host} refused {target.decode()}: {reader.status} {reason}")
+        raise httpx.ProxyError(
+            f"the proxy {proxy.host} refused to connect to {target.decode()}: {reader.status} {reason}"
+        )
 
 
 def _usual_context(environ: Mapping[str, str]) -> ssl.SSLContext:
@@ -553,7 +555,7 @@ def _url(text: str) -> httpx.URL:
     try:
         url = httpx.URL(text if "://" in text else f"http://{text}")
     except httpx.InvalidURL as error:
-        raise ConfigError(f"the proxy '{text}' is not a URL: {error}") from error
+        raise ConfigError(f"the address of the proxy, '{text}', is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"the proxy '{text}' can't be used: only http:// and https:// proxies are supported")
     return url

@@ -301,7 +301,10 @@ class Children:
             return await self._context.run_agent(actor, call)
         with actor.time_limit(child.clock):
             return await self._context.run_agent(actor, call)
-        raise TimedOut(f"Agent '{child.spawned.agent}' did not end within its {child.spawned.timeout or 0:g} s")
+        raise TimedOut(
+            f"Agent '{child.spawned.agent}' was stopped: it did not finish within its timeout of "
+            f"{child.spawned.timeout or 0:g} s"
+        )
 
     # --- events from below ---------------------------------------------------------------------------------
 
@@ -337,7 +340,7 @@ class Children:
             child.there.set()
         error = end.error
         if child.behind and error is not None and not isinstance(error, _ENDS_ANYHOW):
-            player.refuse(CannotGoOn(f"its child agent '{child.spawned.id}' can't go on: {describe(error)}"))
+            player.refuse(CannotGoOn(f"the child agent '{child.spawned.id}' can't be resumed: {describe(error)}"))
 
     def _over(self, record: ChildRecord, failures: list[CallboardError] | None = None) -> None:
         del self._running[record.id]
@@ -430,7 +433,7 @@ async def shorten_report(me: Actor, parent: Agent, context: RunContext, agent: s
         raise
     except CallboardError as error:
         kept = shortened(output, max(parent.summarization_threshold, LEAST_KEPT))
-        return f"{kept}\n\n[This is no summary: making one failed ({shortened(str(error), 300)})]"
+        return f"{kept}\n\n[The report was cut, not summarised: the summary failed ({shortened(str(error), 300)})]"
 
 
 def is_long(text: str, threshold: int) -> bool:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .todo import TodoList
 
 
-INTERRUPTED = "interrupted: this call did not come to its end"
+INTERRUPTED = "interrupted: this call was stopped before it finished"
 
 
 @final
@@ -144,7 +144,7 @@ class History:
 
 def invalid(text: str, misfit: UnfitValue) -> ResultInvalid:
     """Return the error of a run whose answer does not fit the type of its result."""
-    return ResultInvalid(f"the answer does not fit the type of the run's result: {misfit}\nThe answer was:\n{text}")
+    return ResultInvalid(f"the answer does not match the type of the run's result: {misfit}\nThe answer was:\n{text}")
 
 
 def _never() -> bool:
@@ -377,10 +377,11 @@ def too_large(agent: str, model: str, window: int, found: DoesNotFit) -> WindowR
     """Return the error for a conversation that does not fit."""
     talk = found.tokens - found.fixed
     return WindowReached(
-        f"the conversation of '{agent}' does not fit the window of {model or 'its model'}: about {found.tokens} tokens "
-        f"of at most {window} (system prompt and tools {found.fixed}, messages {talk}), with its older turns summed up "
-        "and results of tools cut as far as that helps. Use a model with a larger window, say less at once, or offer "
-        "fewer tools; if the model takes more than that, say so in its `max_input_tokens` in config.yaml"
+        f"the conversation of '{agent}' does not fit into the context window of {model or 'its model'}: "
+        f"about {found.tokens} tokens, and at most {window} fit (system prompt and tools {found.fixed}, "
+        f"messages {talk}). Older turns are already summarised and results of tools already cut as far as "
+        "possible. Use a model with a larger window, send less at once, or offer fewer tools; if the model "
+        "has a larger window, set its `max_input_tokens` in config.yaml"
     )
 
 

@@ -106,7 +106,7 @@ class TaskQueue:
         if agent and not prompt:
             raise ToolFailed("'prompt' is required when 'agent' is set")
         if len(self._tasks) >= MOST:
-            raise ToolFailed(f"the queue has {MOST} tasks, as many as it may")
+            raise ToolFailed(f"the queue already has {MOST} tasks, which is the limit")
         task = AgentTask(
             id=f"task_{len(self._tasks) + 1}",
             subject=subject,
@@ -121,8 +121,8 @@ class TaskQueue:
             # Dispatched now, it would start before one of its intended dependencies.
             task.held = True
             warnings.append(
-                f"'{task.agent}' is not started by itself for {task.id}, since not all that it was to wait for is "
-                f"known; start it with agent__spawn and task_id '{task.id}'"
+                f"'{task.agent}' will not be started automatically for {task.id}, because `blocked_by` names "
+                f"unknown tasks; start it with agent__spawn and task_id '{task.id}'"
             )
         return task, warnings
 
@@ -134,7 +134,7 @@ class TaskQueue:
         ids = list({id_of(id): None for id in blocked_by})
         warnings = []
         if len(ids) > MOST:
-            warnings.append(f"'blocked_by' names {len(ids)} tasks; a queue has {MOST} at most, the others are left out")
+            warnings.append(f"'blocked_by' names {len(ids)} tasks; a queue has {MOST} at most, so the rest are ignored")
         for id in ids[:MOST]:
             if id == task.id:
                 warnings.append("A task cannot depend on itself")
@@ -158,7 +158,7 @@ class TaskQueue:
         if task.status in ("completed", "failed"):
             return []
         before = {other.id for other in self._tasks.values() if other.reason is not None}
-        task.status, task.reason = "failed", reason or "it was marked as failed"
+        task.status, task.reason = "failed", reason or "the task was marked as failed"
         self._refresh_waiting()
         return [
             other
@@ -202,7 +202,7 @@ class TaskQueue:
                 return "blocked", f"{id} failed: {other.reason}"
             if other.status == "blocked" and other.reason is not None:
                 # The reason passes on through each level, so its length is bounded.
-                return "blocked", f"{id} can't go on ({shortened(other.reason, 500)})"
+                return "blocked", f"{id} can't be completed ({shortened(other.reason, 500)})"
             if other.status != "completed":
                 waiting = "blocked"
         return waiting, None
@@ -296,7 +296,7 @@ class Escalations:
             return None
         if not self._gone[id]:
             return _closed(id)
-        return {"status": "ok", "message": f"'{self._gone[id]}' has your answer and goes on"}
+        return {"status": "ok", "message": f"'{self._gone[id]}' has your answer and continues"}
 
 
 def _question_as_json(noted: EscalationNoted) -> dict[str, Json]:
@@ -315,7 +315,7 @@ def _question_as_json(noted: EscalationNoted) -> dict[str, Json]:
 
 
 def _closed(id: str) -> dict[str, Json]:
-    return refused(f"Escalation '{id}' is not open any more: it was answered, withdrawn, or timed out")
+    return refused(f"Escalation '{id}' is no longer open: it was answered, withdrawn, or timed out")
 
 
 def _checked(question: Question, reply: Json) -> str | list[str]:

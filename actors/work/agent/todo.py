@@ -106,7 +106,7 @@ class TodoList:
         if not desc:
             return {"error": "task description is required"}
         if len(self.items) >= MOST:
-            return {"error": f"the list has {MOST} items, as many as it may; finish or clear them first"}
+            return {"error": f"the list already has {MOST} items, which is the limit; finish or clear them first"}
         return {"status": "ok", "id": self.add(desc).id}
 
     def _marked(self, id: int | None) -> Json:

@@ -112,7 +112,7 @@ async def _decided(name: str, me: Actor, key: int, arguments: Arguments) -> Json
 
 
 async def _needs_a_conversation(_: Actor, __: Arguments) -> Json:
-    raise ToolFailed("only an agent's conversation can execute this tool")
+    raise ToolFailed("this tool can only be called in an agent's conversation")
 
 
 def read_texts(value: Json, name: str) -> list[str]:
@@ -125,9 +125,9 @@ def read_texts(value: Json, name: str) -> list[str]:
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            raise ToolFailed(f"'{name}' is no list: it begins like one, but is not JSON ({error})") from None
+            raise ToolFailed(f"'{name}' is not a list: it begins with [, but is not valid JSON ({error})") from None
     if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
-        raise ToolFailed(f'\'{name}\' has to be a list of texts, such as ["one", "two"]')
+        raise ToolFailed(f'\'{name}\' must be a list of texts, such as ["one", "two"]')
     return [str(item) for item in value]
 
 
@@ -219,7 +219,7 @@ def unanswered(why: str) -> dict[str, Json]:
 def _options(arguments: Arguments) -> tuple[str, ...]:
     options = tuple(dict.fromkeys(read_texts(arguments["options"], "options")))
     if not options:
-        raise ToolFailed("'options' is empty: name what may be chosen, or use user__input")
+        raise ToolFailed("'options' is empty: list the options, or use user__input")
     return options
 
 
@@ -247,7 +247,7 @@ def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
     async def search(me: Actor, arguments: Arguments) -> Json:
         query = arguments["query"].strip()
         if not query:
-            raise ToolFailed("`query` is empty; say in a few words what is to be found")
+            raise ToolFailed("`query` is empty; describe in a few words what to find")
         top_k = whole_number(arguments.get("top_k"))
         top_k = None if top_k is None else max(1, min(top_k, MOST_HITS))
         source = str(arguments.get("source") or "").strip()

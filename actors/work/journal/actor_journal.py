@@ -219,7 +219,7 @@ class Scopes:
                 scope = self._made[each] = JournalScope(self, player.path_of(work), answered=each in self._answered)
                 return scope
             each = each.parent
-        raise CannotGoOn(f"{actor.path} is not an actor of {self.run.rows.run}")
+        raise CannotGoOn(f"{actor.path} does not belong to {self.run.rows.run}")
 
     def player(self, scope: JournalScope, path: str, past: list[Told]) -> JournalPlayer:
         """Return the player for the decider of this path, of an actor of this scope."""
@@ -410,7 +410,7 @@ class JournalPlayer:
         if type(message) in CAN_BE_KEPT:
             run.append_message(self.path, message)
         else:
-            run.spoil(f"messages of the type {type(message).__name__} can't be stored")
+            run.spoil(f"the journal can't store messages of the type {type(message).__name__}")
 
     def count(self, work: Work) -> None:
         """Count a use of a work key. Most deciders give each work a key of its own, higher than all before."""

@@ -151,9 +151,11 @@ def what_is_no_data(row: object, error: Exception) -> str:
     whose = f"node '{node}'" if isinstance(node, str) else type(inside).__name__
     found = _found(inside, (), DEEPEST)
     if found is None:
-        return f"{whose} can't be stored: {error}"
+        return f"{whose} can't be stored in the journal: {error}"
     place, value = found
-    return f"{whose} has a {type(value).__name__} at `{'.'.join(place)}`, which can't be stored ({error})"
+    return (
+        f"{whose} has a {type(value).__name__} at `{'.'.join(place)}`, which can't be stored in the journal ({error})"
+    )
 
 
 def _found(value: Any, place: tuple[str, ...], deep: int) -> tuple[tuple[str, ...], Any] | None:
@@ -306,11 +308,12 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             row = decode(each.data)
         except (msgspec.DecodeError, ValueError) as error:
             raise CannotGoOn(
-                f"row {each.seq} can't be read, it may be of a newer version of Callboard: {error}"
+                f"row {each.seq} of the journal can't be read: {error}. A newer version of Callboard may "
+                "have written it"
             ) from None
         if past is None:
             if not isinstance(row, Began):
-                raise CannotGoOn("its first row is not the beginning of a run")
+                raise CannotGoOn("the first row of the journal is not the beginning of a run")
             past = RunPast(began=row, paths={})
             continue
         past.at = max(past.at, row.at)
@@ -335,7 +338,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             for part in past.parts[parts:]:
                 past.shared.add_remote_spending(each.actor, part)
     if past is None:
-        raise CannotGoOn("it has no rows on the disk")
+        raise CannotGoOn("the journal has no rows of the run")
     # A run that resumed with changed files has these as its definition.
     if DEFINITION in past.once:
         for definition in decode_value(past.once[DEFINITION], list[Definition]):
@@ -559,7 +562,7 @@ class JournaledRun:
     def trouble(self) -> str:
         """Reason why the run waits for the disk, with a remedy; "" if there is none."""
         trouble = self.rows.trouble
-        return f"can't write to {trouble}; free some space there, or run it with --ephemeral" if trouble else ""
+        return f"can't write to {trouble}; free some disk space there, or run it with --ephemeral" if trouble else ""
 
     async def barrier(self, within: float | None = None) -> None:
         """Wait until everything appended so far is on the disk.
@@ -581,7 +584,7 @@ class JournaledRun:
                 return
             trouble = self.trouble
             if trouble and self._stopping():
-                raise ShuttingDown(f"{self.rows.run} has been stopped: it {trouble}")
+                raise ShuttingDown(f"{self.rows.run} was stopped: it {trouble}")
             if trouble and within is not None and self._clock() - began >= within:
                 raise JournalError(f"{self.rows.run} {trouble}")
 

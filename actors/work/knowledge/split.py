@@ -546,5 +546,5 @@ def _values(text: str) -> Iterator[TextPiece]:
 
 def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
     match = pattern.match(text, position)
-    assert match is not None, "it matches nothing, too"
+    assert match is not None, "the pattern also matches an empty text"
     return match.end()

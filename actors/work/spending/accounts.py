@@ -205,7 +205,11 @@ class Account:
         # Turns in flight count as used: their number, unlike their tokens, is known beforehand.
         if turn and limits.max_turns is not None and self.turns + self._held_turns >= limits.max_turns:
             turns = "1 model turn" if limits.max_turns == 1 else f"{limits.max_turns} model turns"
-            self._refuse(TurnsReached(f"{self.name} has used its {turns} ({self._key('max_turns')})"))
+            self._refuse(
+                TurnsReached(
+                    f"{self.name} has used all of its {turns} ({self._key('max_turns')}); raise the limit to continue"
+                )
+            )
         self._check_spent(self.tokens, self.cost)
 
     def _check_spent(self, tokens: int, cost: float) -> None:
@@ -221,7 +225,7 @@ class Account:
         if limits.max_cost is not None and cost >= limits.max_cost:
             self._refuse(
                 BudgetReached(
-                    f"{self.name} has cost {cost:.4f} of its {limits.max_cost:g} USD ({self._key('max_cost')})"
+                    f"{self.name} has spent {cost:.4f} of its {limits.max_cost:g} USD ({self._key('max_cost')})"
                 )
             )
 

@@ -263,7 +263,7 @@ class ShellLine(msgspec.Struct, frozen=True, kw_only=True):
 def parse(line: str, shell: Shell = "bash", depth: int = 0) -> ShellLine:
     """Parse a line as `shell` runs it."""
     if depth > DEEPEST:
-        return ShellLine(unclear=(f"more than {DEEPEST} shells within each other",), broken=True)
+        return ShellLine(unclear=(f"more than {DEEPEST} nested shells",), broken=True)
     found = read(line, shell)
     commands = tuple(_finish(draft, shell, depth) for draft in found.drafts)
     unclear = [*found.unclear, *(part.unclear for each in commands for part in each.all() if part.unclear)]
@@ -299,14 +299,14 @@ def _finished(
     if not marked:
         return simple
     if depth > DEEPEST:
-        return msgspec.structs.replace(simple, unclear="commands too deep within each other")
+        return msgspec.structs.replace(simple, unclear="commands nested too deeply")
     if not simple.known:
         return msgspec.structs.replace(
-            simple, unclear=f"a program's name that only the shell knows (`{simple.words[0]}`)"
+            simple, unclear=f"a program name that is only known at run time (`{simple.words[0]}`)"
         )
     name = simple.words[0]
     if not name or re.search(r"[\s=]", name) or name in KEYWORDS:
-        return msgspec.structs.replace(simple, unclear=f"a program of the name `{name}`")
+        return msgspec.structs.replace(simple, unclear=f"a program with the name `{name}`")
     try:
         return _run_by(simple, shell, depth)
     except _Unclear as unclear:
@@ -325,15 +325,15 @@ def _run_by(simple: SimpleCommand, shell: Shell, depth: int) -> SimpleCommand:
     modelled = program in _SHELLS or program in _GRAMMARS or program == "find"
     # `./timeout` may be any program, so the grammar of `timeout` does not apply.
     if modelled and slash and directory not in _STANDARD:
-        raise _Unclear(f"`{simple.words[0]}`, a program of the name of `{program}`")
+        raise _Unclear(f"`{simple.words[0]}`, a program with the name of `{program}`")
     # With a slash in it, the name would be a file and not the builtin.
     if known_here and program in _BUILTINS:
         raise _Unclear(f"the builtin `{program}`")
     if program in _UNMODELLED:
-        raise _Unclear(f"`{program}`, which runs commands in a way that is not modelled")
+        raise _Unclear(f"`{program}`, which can run commands that can't be determined")
     testing = program in ("test", "[")
     if (testing or (program in _EVALUATING and shell != "bash")) and any(map(_evaluated, marked[1:])):
-        raise _Unclear(f"an argument of `{program}` that a shell may evaluate")
+        raise _Unclear(f"an argument of `{program}` that may be evaluated as shell code")
     if known_here and program == "set":
         _check_set(marked)
         return simple
@@ -414,7 +414,7 @@ def _shell(simple: SimpleCommand, shell: Shell, depth: int) -> SimpleCommand:
     if at >= len(words):
         raise _Unclear(f"`{simple.program} -c` without a line")
     if words[at].startswith(("--", "+")) or not is_known(words[at]):
-        raise _Unclear(f"the line of `{simple.program} -c`")
+        raise _Unclear(f"the code passed to `{simple.program} -c`")
     found = parse(words[at], shell, depth + 1)
     unclear = found.unclear[0] if found.unclear else ""
     return msgspec.structs.replace(simple, inner=found.commands, unclear=unclear, transparent=True)
@@ -450,10 +450,10 @@ def _behind_options(simple: SimpleCommand, grammar: _Grammar, shell: Shell, dept
             return simple
         raise _Unclear(f"`{program}` without a command")
     if not _is_word(rest[0]):
-        raise _Unclear(f"the command of `{program}`")
+        raise _Unclear(f"the command run by `{program}`")
     inner = _finished(rest, tuple(assigned), (), shell, depth + 1)
     if program == "time" and (inner.program in KEYWORDS or "=" in inner.program):
-        raise _Unclear("`time` before a construct")
+        raise _Unclear("`time` before a shell construct")
     return msgspec.structs.replace(simple, inner=(inner,), transparent=grammar.transparent)
 
 
@@ -522,9 +522,9 @@ def _run_by_find(marked: Sequence[str], shell: Shell, depth: int) -> Iterator[Si
             words.append(marked[at].replace("{}", path))
             at += 1
         if at >= len(marked) or not words:
-            raise _Unclear("`find -exec` without its end")
+            raise _Unclear("an unterminated `find -exec` command")
         if not is_known(words[0]):
-            raise _Unclear("the command of `find -exec`")
+            raise _Unclear("the command run by `find -exec`")
         yield _in_other_directory(_finished(tuple(words), (), (), shell, depth + 1))
         at += 1
 

@@ -78,7 +78,7 @@ KEYWORDS = frozenset(
 )
 _ZSH_KEYWORDS = frozenset(("repeat", "foreach", "end", "nocorrect", "noglob", "-", "always"))
 
-CONTINUED = "a line that is continued within a word"
+CONTINUED = "a line continuation within a word"
 r"""The shell joins the lines before it looks for `$(`, keywords and operators, so `$\<newline>(rm)` runs rm."""
 
 HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"))
@@ -182,7 +182,7 @@ def read(line: str, shell: Shell) -> ParsedCommands:
         reader.note(str(broken))
         reader.broken = True
     except RecursionError:
-        reader.note("constructs too deep within each other")
+        reader.note("constructs nested too deeply")
         reader.broken = True
     if len(reader.drafts) > MOST:
         reader.note(f"more than {MOST} commands")
@@ -229,7 +229,7 @@ class _Reader:
 
     def end(self) -> None:
         if self._here:
-            self.note("a here-document without its end")
+            self.note("an unterminated here-document (`<<`)")
 
     # --- lists ---
 
@@ -243,7 +243,7 @@ class _Reader:
             two, one = self.peek(2), self.peek()
             if one == "":
                 if closing:
-                    raise _Broken("a substitution without its end")
+                    raise _Broken("an unterminated command substitution")
                 break
             if one == "#":
                 self._skip_comment()
@@ -296,7 +296,7 @@ class _Reader:
                 else:
                     complete = False
         if operator:
-            self.note(f"`{operator}` without a command behind it")
+            self.note(f"`{operator}` without a command after it")
 
     def _skip_blanks(self) -> None:
         while True:
@@ -340,15 +340,15 @@ class _Reader:
                 # `2>file`: digits are a descriptor only directly before the operator.
                 if raw.isascii() and raw.isdigit():
                     if len(raw) > 1 and self.shell != "bash":
-                        self.note("a descriptor of several digits, in a shell that is not bash")
+                        self.note("a file descriptor of several digits, in a shell that is not bash")
                     self._read_redirection(draft)
                     continue
                 if _DESCRIPTOR.fullmatch(raw):
-                    self.note("a redirection to a named descriptor")
+                    self.note("a redirection to a named file descriptor")
                     self._read_redirection(draft)
                     continue
             if self.shell == "zsh" and raw.isdigit() and self.peek(2) == "&>":
-                self.note("a descriptor before `&>`, in zsh")
+                self.note("a file descriptor before `&>`, in zsh")
             if not draft.marked:
                 assigned = _ASSIGNED.match(raw)
                 if assigned is not None:
@@ -434,7 +434,7 @@ class _Reader:
                 if operator == ">&" and raw != "-":
                     draft.writes.append(f"> {target}")
         elif not is_known(target):
-            self.note(f"a redirection whose target only the shell knows (`{operator} {raw[:40]}`)")
+            self.note(f"a redirection whose target is only known at run time (`{operator} {raw[:40]}`)")
             if operator != "<":
                 draft.writes.append(f"> {target}")
         # bash opens a network connection for these names.
@@ -466,7 +466,7 @@ class _Reader:
             lines = []
             while True:
                 if self.at >= len(self.text):
-                    self.note("a here-document without its end")
+                    self.note("an unterminated here-document (`<<`)")
                     break
                 end = self.text.find("\n", self.at)
                 stop = len(self.text) if end < 0 else end
@@ -567,7 +567,7 @@ class _Reader:
     def _up_to_quote(self) -> str:
         end = self.text.find("'", self.at)
         if end < 0:
-            raise _Broken("a quote without its end")
+            raise _Broken("a quotation mark without its closing one")
         found = self.text[self.at : end]
         self.at = end + 1
         self._newlines_in(found)
@@ -581,7 +581,7 @@ class _Reader:
         while True:
             one = self.peek()
             if one == "":
-                raise _Broken("a quote without its end")
+                raise _Broken("a quotation mark without its closing one")
             self.at += 1
             if one == '"':
                 return
@@ -603,7 +603,7 @@ class _Reader:
         self.note("command substitution (backquotes)")
         found = re.compile(r"((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
         if found is None:
-            raise _Broken("a backquote without its end")
+            raise _Broken("a backquote without its closing one")
         self.at = found.end()
         made.append(mark("`...`"))
         self._nested(re.sub(r"\\([`\\$])", r"\1", found[1]))
@@ -658,7 +658,7 @@ class _Reader:
             if one == "'":
                 found = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
                 if found is None:
-                    raise _Broken("a quote without its end")
+                    raise _Broken("a quotation mark without its closing one")
                 self.at = found.end()
                 # Decoded for rules that deny; the line is not understood in any case.
                 made.append(_ESCAPE.sub(_decoded, found[1]))
@@ -669,7 +669,7 @@ class _Reader:
 
     def _variable(self, made: list[str], name: str, text: str) -> None:
         if _TOLD.fullmatch(name) or name in HARMLESS_VARIABLES or name in _CHOSEN:
-            self.note(f"the variable `{text}`, which a line can set")
+            self.note(f"the variable `{text}`, whose value the command may change")
         if self.shell == "zsh" and self.peek() != "" and self.peek() in "[:":
             self.note(f"`{text}{self.peek()}` in zsh")
         if self.peek(2) == "\\\n":
@@ -697,7 +697,7 @@ class _Reader:
         while True:
             one = self.peek()
             if one == "":
-                raise _Broken("an expansion without its end")
+                raise _Broken("an unterminated parameter expansion (`${`)")
             self.at += 2 if one == "\\" else 1
             depth += (one == "{") - (one == "}")
             if depth == 0:
@@ -708,7 +708,7 @@ class _Reader:
         while True:
             one = self.peek()
             if one == "":
-                raise _Broken("arithmetic without its end")
+                raise _Broken("an unterminated arithmetic expansion")
             self.at += 1
             depth += (one == "(") - (one == ")")
             if depth == 0:

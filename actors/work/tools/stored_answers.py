@@ -145,7 +145,7 @@ class StoredAnswers:
             write_whole(self._file, data, private=True)
         except OSError as error:
             why = error.strerror or error
-            raise ConfigError(f"what is allowed for good can't be written to {self._file}: {why}") from error
+            raise ConfigError(f"permanent approvals can't be written to {self._file}: {why}") from error
 
 
 _LONGEST_PATTERN = 500

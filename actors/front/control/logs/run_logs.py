@@ -108,8 +108,8 @@ class RunLogs:
             self.past = await trio.to_thread.run_sync(self._begin)
         except OSError as error:
             raise ConfigError(
-                f"the logs of runs can't be written in {self.directory}: {error.strerror or error}; "
-                "set XDG_STATE_HOME to a directory that can be written to"
+                f"the logs of runs can't be written to {self.directory}: {error.strerror or error}; set "
+                "XDG_STATE_HOME to a writable directory"
             ) from error
         self.writer.start()
         return self
@@ -343,7 +343,7 @@ def as_interrupted(info: RunInfo | None, run: InterruptedRun, about: About) -> R
         info = RunInfo(run=run.run, target=about.target, name=about.name, owner=about.owner, prompt=about.prompt)
         info.started, info.ended, info.session = started, started, about.session or None
     if run.why_not:
-        error = ErrorReport(code="cannot_go_on", message=f"it can't be resumed: {run.why_not}")
+        error = ErrorReport(code="cannot_go_on", message=f"the run can't be resumed: {run.why_not}")
         return msgspec.structs.replace(info, status="lost", life=run.life, resumable=False, error=error)
     return msgspec.structs.replace(
         info, status="interrupted", life=run.life, resumable=True, stuck=run.stuck, open_questions=0

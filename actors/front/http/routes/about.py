@@ -83,7 +83,7 @@ async def model(call: HttpCall) -> Response:
     wanted = call.path("model")
     found = next((each for each in await _models(call) if each.id == wanted), None)
     if found is None:
-        raise NotFound(f"there is no model '{wanted[:60]}'; GET /v1/models lists those there are")
+        raise NotFound(f"there is no model '{wanted[:60]}'; list the models with GET /v1/models")
     return reply(found)
 
 
@@ -176,7 +176,7 @@ async def rebuild(call: HttpCall) -> ASGIApp:
 
     root, name = call.api.root, call.path("name")
     if name not in names(root.config_dir):
-        raise NotFound(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
+        raise NotFound(f"there is no knowledge base '{name[:60]}'; list them with GET /v1/rags")
     recipe = named(name, root.config_dir)
 
     async def perform(send: Send) -> None:
@@ -198,7 +198,7 @@ async def _file(call: HttpCall) -> Response:
     path = call.request.url.path
     found = asset(path)
     if found is None:
-        raise NotFound(f"there is nothing at {path[:200]}")
+        raise NotFound(f"nothing is served at {path[:200]}")
     return Response(found.body, headers={**HEADERS, "content-type": found.content_type})
 
 

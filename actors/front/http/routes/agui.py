@@ -385,7 +385,7 @@ async def _prepared(call: HttpCall, target: str, body: RunAgentInput) -> tuple[P
     tools = body.tools or []
     warnings = []
     if tools and target.partition("/")[0] in ("graph", "workflow"):
-        text = f"tools: {target} is no agent and no model; the tools of its nodes are its own"
+        text = f"tools: {target} is neither an agent nor a model; its nodes only use their own tools"
         warnings.append(Warned(code="client_tools", message=text))
         tools = []
     messages = chat_messages(body)
@@ -492,9 +492,9 @@ async def _resumed(call: HttpCall, entries: list[ResumeEntry]) -> tuple[RunInfo,
     open = {question.id: question for question in call.hub.questions(call.caller)}
     runs = {open[entry.interrupt_id].run for entry in entries if entry.interrupt_id in open}
     if not runs:
-        raise Conflict("none of these questions waits for an answer any more")
+        raise Conflict("none of these questions is open any more")
     if len(runs) > 1:
-        raise UsageError("resume: the answers are for several runs; resume one after the other")
+        raise UsageError("resume: the answers belong to several runs; resume each run with a separate request")
     run = call.hub.get(call.caller, runs.pop())
     after = run.seq
     for entry in entries:

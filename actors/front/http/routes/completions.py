@@ -103,11 +103,13 @@ class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unk
     max_tokens: Limit | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     stop: Value | Words | None = None
-    n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
-    best_of: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="Only one answer is supported.")] | None = None
+    best_of: Annotated[int, Meta(ge=1, le=1, description="Only one answer is supported.")] | None = None
     echo: bool | None = False
     logprobs: Annotated[int, Meta(ge=0, le=0, description="There are none.")] | None = None
-    suffix: Annotated[str, Meta(max_length=0, description="Nothing is put behind an answer.")] | None = None
+    suffix: (
+        Annotated[str, Meta(max_length=0, description="Inserting text before a suffix is not supported.")] | None
+    ) = None
     stream_options: StreamOptions | None = None
     seed: Json = None
     user: Json = None
@@ -270,7 +272,7 @@ class CompletionProjection:
             case ev.Warned(message=message, code=code):
                 yield "warning", {"message": message, "code": code}
             case ev.QuestionAsked(question=question):
-                message = f"a question waits for an answer: {question['text']}"
+                message = f"the run waits for the answer to a question: {question['text']}"
                 yield "info", {"message": message, "question": question}
             case ev.RunFinished() | ev.RunFailed() | ev.RunCancelled():
                 yield from self._ended(event.kind, self._view.outcome or {})
@@ -384,7 +386,10 @@ async def one_shot(call: HttpCall, body: CompletionRequest) -> ASGIApp:
     if body.is_openais and not call.accepts(SSE):
         return await _as_openai(call, body)
     if body.echo or body.stream_options or not isinstance(body.prompt, str):
-        raise UsageError("echo, stream_options and a list as `prompt` need OpenAI's shape: a `model`, and no other key")
+        raise UsageError(
+            "echo, stream_options and a list as `prompt` are only supported in OpenAI's format: a `model`, and "
+            "no keys of Callboard"
+        )
     await check_role(call, body.role, body.model)
     call.check_model(body.model)
     asked = await call.hub.request(call.caller, asked_for(body, body.agent or ""))
@@ -466,9 +471,9 @@ def asked_for(body: SessionCompletionRequest | CompletionRequest, target: str) -
     """Return the start request."""
     files = [given.path or given.url or "" for given in body.files]
     if "" in files or any(given.path and given.url for given in body.files):
-        raise UsageError("files: each has either a `path` or a `url`")
+        raise UsageError("files: each entry must have either a `path` or a `url`")
     if any(given.url and not given.url.startswith(("http://", "https://")) for given in body.files):
-        raise UsageError("files: a `url` begins with http:// or https://")
+        raise UsageError("files: a `url` must begin with http:// or https://")
     return StartRun(
         target=target,
         prompt=body.text,
@@ -495,7 +500,12 @@ async def _stream_run(call: HttpCall, turns: Sequence[SessionTurn], run: RunInfo
     for turn in turns:
         await turn.over.wait()
         if isinstance(turn.error, CallboardError):  # the answer is sent anyway
-            more = [("warning", {"code": turn.error.code, "message": f"this was not kept: {turn.error}"})]
+            more = [
+                (
+                    "warning",
+                    {"code": turn.error.code, "message": f"this turn was not saved in the session: {turn.error}"},
+                )
+            ]
         elif turn.error is not None:
             raise turn.error
         more += told.rounded_off(compressed=turn.rounded.compressed, autonamed=turn.rounded.autonamed)

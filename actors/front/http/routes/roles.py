@@ -69,7 +69,7 @@ async def check_role(call: HttpCall, name: str | None, model: str | None = None)
         with _without_directories(call.api.root.config_dir):
             await trio.to_thread.run_sync(partial(check_file, call.caller, name, call.api.root, model=model))
     except NotFound:
-        raise UsageError(f"there is no role '{name[:60]}'; GET /v1/roles lists those there are") from None
+        raise UsageError(f"there is no role '{name[:60]}'; list the roles with GET /v1/roles") from None
 
 
 def _all(call: HttpCall) -> list[RoleTold]:

@@ -61,7 +61,7 @@ async def delete(call: HttpCall) -> Response:
     """Forget a run that is over, and its events."""
     run = call.hub.get(call.caller, call.path("run"))
     if not run.over:
-        raise Conflict(f"{run.run} is under way: POST /v1/runs/{run.run}/cancel ends it")
+        raise Conflict(f"{run.run} is active; cancel it first with POST /v1/runs/{run.run}/cancel")
     await call.hub.delete(call.caller, run.run)
     return Response(status_code=204)
 
@@ -136,5 +136,5 @@ async def answer(call: HttpCall, body: AnswerBody) -> Response:
     """Answer a question; the first answer counts."""
     question = call.path("question")
     if not await call.hub.answer(call.caller, question, body.value):
-        raise Conflict(f"question {question} does not wait any more")
+        raise Conflict(f"question {question} is no longer open")
     return reply(AnswerReply(question=question, answered=True))

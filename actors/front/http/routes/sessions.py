@@ -40,7 +40,7 @@ def _sessions(call: HttpCall) -> Sessions:
 async def create(call: HttpCall, body: NewSession) -> Response:
     """A new session."""
     if body.role is not None and body.agent is not None:
-        raise UsageError("a session has either an `agent` or a `role`: an agent answers by its own file")
+        raise UsageError("a session can have an `agent` or a `role`, not both")
     await check_role(call, body.role, body.model)
     if body.agent is not None:
         await _check_agent(call, body.agent)
@@ -130,16 +130,16 @@ async def clear_rag(call: HttpCall) -> ASGIApp:
 async def _check_agent(call: HttpCall, name: str) -> None:
     found = await call.hub.target(call.caller, name)
     if found is None:
-        raise UsageError(f"there is no agent '{name[:60]}'; GET /v1/agents lists those there are")
+        raise UsageError(f"there is no agent '{name[:60]}'; list the agents with GET /v1/agents")
     if found.dialect == "workflow":
-        raise UsageError(f"'{name}' is a workflow, and those have no sessions")
+        raise UsageError(f"'{name}' is a workflow, and workflows have no sessions")
 
 
 async def _check_rag(call: HttpCall, name: str) -> None:
     from ....work.knowledge.registry import names
 
     if name not in await trio.to_thread.run_sync(names, call.api.root.config_dir):
-        raise UsageError(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
+        raise UsageError(f"there is no knowledge base '{name[:60]}'; list them with GET /v1/rags")
 
 
 def _session_summary(meta: SessionMeta, rag: str | None = None) -> SessionTold:

@@ -102,7 +102,7 @@ def asked(
         return ConversationRequest(system=system, history=tuple(said), prompt="")
     if not said or messages[-1].role == "tool" or not isinstance(last := said[-1], UserTurn):
         results = "" if tools else ", or, with `tools`, the result of a call"
-        raise UsageError(f"{field}: the last one has to be the user's{results}")
+        raise UsageError(f"{field}: the last message must be the user's{results}")
     parts = parts_of(last.content)
     prompt = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     images = tuple(part for part in parts if isinstance(part, ImagePart))
@@ -126,7 +126,7 @@ class _Turns:
         if calls:
             self._open = {call.id: call.function.name for call in calls}
             if len(self._open) < len(calls):
-                raise UsageError(f"{place}.tool_calls: two of them have the same id")
+                raise UsageError(f"{place}.tool_calls: two calls have the same id")
             known = self._find(calls[0].id)
             if known is not None and [call.id for call in known.calls] == list(self._open):
                 # The remembered turns replace the client's copy of the run: AG-UI clients send each text as a message.
@@ -143,7 +143,9 @@ class _Turns:
     def add_result(self, message: ChatMessage, place: str) -> None:
         tool = self._open.pop(message.tool_call_id or "", None)
         if tool is None:
-            raise UsageError(f"{place}: a tool's message comes after the assistant's whose call has its `tool_call_id`")
+            raise UsageError(
+                f"{place}: a tool message must follow the assistant message with the call of its `tool_call_id`"
+            )
         self.said.append(ToolTurn(call=message.tool_call_id or "", name=tool, content=_text(message)))
 
     def check_answered(self, place: str) -> None:
@@ -179,7 +181,7 @@ def _content(message: ChatMessage, place: str) -> str | tuple[Part, ...]:
         elif kind == "image_url" and isinstance(image, dict) and isinstance(image.get("url"), str):
             parts.append(_image(image["url"], place))
         else:
-            raise UsageError(f"{place}.content: parts are of type text or image_url, not {kind!r}")
+            raise UsageError(f"{place}.content: parts must be of type text or image_url, not {kind!r}")
     if all(isinstance(part, TextPart) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, TextPart))
     return tuple(parts)
@@ -192,9 +194,9 @@ def _image(url: str, place: str) -> ImagePart:
         try:
             return ImagePart(media_type=found[1].lower(), data=base64.b64decode(found[2], validate=True))
         except (binascii.Error, ValueError):
-            raise UsageError(f"{where}: what comes after `base64,` is no base64") from None
+            raise UsageError(f"{where}: the text after `base64,` is not base64") from None
     if not url.startswith(("https://", "http://")) or len(url) > LONGEST_URL:
-        raise UsageError(f"{where}: an https address, or data:image/TYPE;base64,... was expected, not {url[:40]!r}")
+        raise UsageError(f"{where}: expected an https address, or data:image/TYPE;base64,..., not {url[:40]!r}")
     return ImagePart(url=url)
 
 

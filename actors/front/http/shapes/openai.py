@@ -138,18 +138,18 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_effort: ReasoningEffort | None = None
     stop: Value | Words | None = None
     response_format: Format | None = None
-    n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="Only one answer is supported.")] | None = None
     tools: Annotated[list[ToolOffered], Meta(max_length=MOST_TOOLS)] | None = None
     tool_choice: (
         Annotated[
             Literal["auto", "none", "required"],
-            Meta(description="`required`: the first answer is a call. Later ones are for the agent to say."),
+            Meta(description="`required`: the first answer must be a call. Later answers are up to the agent."),
         ]
         | ToolNamed
         | None
     ) = None
     parallel_tool_calls: bool | None = None
-    functions: Annotated[list[Json], Meta(max_length=0, description="Of an older API: `tools` is in its place.")] | (
+    functions: Annotated[list[Json], Meta(max_length=0, description="Deprecated by OpenAI: use `tools` instead.")] | (
         None
     ) = None
     logprobs: NeverTrue | None = None
@@ -166,7 +166,7 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(self.tool_choice, ToolNamed):
             name = self.tool_choice.function.name
             if name not in names:
-                raise UsageError(f"tool_choice: {name!r} is none of `tools`")
+                raise UsageError(f"tool_choice: {name!r} is not one of `tools`")
             return name
         if self.tool_choice != "required":
             return None

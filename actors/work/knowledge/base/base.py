@@ -292,7 +292,7 @@ class Generation:
             self.catalogue.check()
             found = len(self._words), len(self._vectors)
             if found != (self.meta.chunks, self.meta.chunks):
-                raise ValueError(f"its words and vectors are of {found} chunks, not of {self.meta.chunks}")
+                raise ValueError(f"its word index and its vectors have {found} chunks instead of {self.meta.chunks}")
             self._opened = opened.pop_all()
         self.readers = 0
         self.retired = False
@@ -345,8 +345,9 @@ class Generation:
 
         if vector.shape != (self.meta.dimension,) and self.meta.chunks:
             raise KnowledgeError(
-                f"this knowledge base has vectors of {self.meta.dimension} numbers (model {self.meta.model!r}), and the"
-                f" query's has {vector.size}: embed queries with the same model, or rebuild it"
+                f"the vectors of this knowledge base have {self.meta.dimension} numbers (model "
+                f"{self.meta.model!r}), and the vector of the query has {vector.size}: embed queries with "
+                "the same model, or rebuild the base"
             )
         plain = np.asarray(vector, dtype=np.float32)
         length = float(np.linalg.norm(plain))

@@ -172,7 +172,7 @@ def is_unicode(text: str) -> bool:
 def no_unicode(name: str) -> Unreadable:
     """Return the report about a source whose name or text can't be encoded."""
     shown = name.encode(errors="backslashreplace").decode()
-    return Unreadable(source=shown, reason="its name or its text is no Unicode")
+    return Unreadable(source=shown, reason="the name or the text of the source is not valid Unicode")
 
 
 def halves(matrix: Floats, rows: int, dimension: int, model: str) -> list[bytes]:
@@ -184,13 +184,15 @@ def halves(matrix: Floats, rows: int, dimension: int, model: str) -> list[bytes]
     import numpy as np
 
     if matrix.ndim != 2 or matrix.shape[0] != rows or not matrix.shape[1]:
-        raise KnowledgeError(f"model {model!r} gave an array of shape {matrix.shape} for {rows} texts")
+        raise KnowledgeError(f"model {model!r} returned an array of shape {matrix.shape} for {rows} texts")
     if dimension and matrix.shape[1] != dimension:
         raise KnowledgeError(
-            f"model {model!r} gives vectors of {matrix.shape[1]} numbers, and this knowledge base has {dimension}:"
-            " another model goes by that name now; rebuild it"
+            f"model {model!r} returns vectors of {matrix.shape[1]} numbers, and this knowledge base has "
+            f"vectors of {dimension}: the name now refers to another model; rebuild the base"
         )
     if not np.isfinite(matrix).all():
-        raise KnowledgeError(f"model {model!r} gave vectors with numbers that are none (NaN or infinite)")
+        raise KnowledgeError(
+            f"model {model!r} returned vectors with values that are not finite numbers (NaN or infinity)"
+        )
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return [row.tobytes() for row in (matrix / np.where(lengths, lengths, 1.0)).astype(np.float16)]

@@ -252,7 +252,7 @@ def _restored(path: Path, *, view: bool) -> Index:
 
     index = Index.restore(str(path), view=view, expansion_add=EXPANSION_ADD)
     if index is None:
-        raise FileNotFoundError(f"{path} is not there")
+        raise FileNotFoundError(f"the file {path} does not exist")
     return index
 
 

@@ -98,7 +98,7 @@ def vector(numbers: list[float] | str) -> list[float]:
         found = array("f", base64.b64decode(numbers, validate=True))
     except ValueError as error:
         raise ModelError(
-            f"the answer has a vector that is no list and no base64 of 32-bit numbers ({error})"
+            f"the response has a vector that is neither a list of numbers nor 32-bit numbers in base64 ({error})"
         ) from error
     if sys.byteorder != "little":
         found.byteswap()
@@ -302,7 +302,7 @@ def of_bedrock(model: str) -> EmbeddingCodec:
             else _COHERE_ON_BEDROCK
         )
     known = "amazon.titan-embed-text... and cohere.embed-..."
-    raise Unsupported(f"'{model}' makes no vectors as far as is known; on Bedrock {known} do")
+    raise Unsupported(f"'{model}' is not a known embedding model; on Bedrock use {known}")
 
 
 # --- Vertex AI --------------------------------------------------------------------------------------------

@@ -190,7 +190,7 @@ class Accesses:
 
 
 async def _no_person(_request: Authorization, _redirect: Redirect) -> str:
-    raise AssertionError("the grant needs no person")
+    raise AssertionError("this grant needs no user")
 
 
 def folder(environ: Mapping[str, str]) -> Path:

@@ -38,7 +38,7 @@ def header_fault(schema: Json) -> str:
     seen: set[str] = set()
     for where, token, type in _annotations(schema, "", reachable=False):
         if type is None:
-            return f"{where}: x-mcp-header is only allowed on properties that `properties` alone lead to"
+            return f"{where}: x-mcp-header is only allowed on properties that are reached through `properties` alone"
         if not isinstance(token, str) or not _TOKEN(token):
             return f"{where}: x-mcp-header is {token!r:.60}, which is not a valid name of an HTTP header"
         if type not in _SCALARS:

@@ -209,7 +209,7 @@ class McpServers:
         if self._read_again is not None:
             config = self._read_again()
             if not config.servers and (problems := errors_in(config.problems)):
-                raise InvalidFile(f"nothing was reloaded: {problems[0]}", problems)
+                raise InvalidFile(f"the MCP servers were not reloaded: {problems[0]}", problems)
             self.leases.config = config
         if name is not None:
             self.config.get(name)

@@ -161,7 +161,7 @@ def servers_of(
             f"{settings.file}, or remove `mcp_servers` from agent '{agent}'."
         )
     if context.mcp is None:
-        raise ConfigError(f"agent '{agent}' uses MCP servers, but this run has none")
+        raise ConfigError(f"agent '{agent}' uses MCP servers, and MCP is not available in this run")
     pool = context.mcp()
     config = pool.config
     errors = errors_in(config.problems)

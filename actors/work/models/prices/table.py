@@ -149,7 +149,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         """Raise ValueError unless exactly one field is set and a regular expression is valid."""
         given = [name for name in self.__struct_fields__ if getattr(self, name) not in (None, ())]
         if len(given) != 1:
-            raise ValueError(f"a match has one of {', '.join(self.__struct_encode_fields__)}, not {len(given)} of them")
+            raise ValueError(
+                f"a match must have exactly one of {', '.join(self.__struct_encode_fields__)}, not {len(given)} of them"
+            )
         if self.regex is not None:
             compiled(self.regex)
 

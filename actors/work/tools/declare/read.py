@@ -71,7 +71,7 @@ def _text_of(path: Path) -> str:
         raise UnreadableDeclaration("tool_file", f"the file can't be read: {why}", 0) from error
     if len(data) > LARGEST:
         message = f"the file is larger than {LARGEST} bytes"
-        raise UnreadableDeclaration("tool_file", message, 0, hint="keep data in files of their own")
+        raise UnreadableDeclaration("tool_file", message, 0, hint="keep data in separate files")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
