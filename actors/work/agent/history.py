@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from .todo import TodoList
 
 
-INTERRUPTED = "interrupted: this call was stopped before it finished"
+INTERRUPTED = "interrupted: this call did not come to its end"
 
 
 @final
