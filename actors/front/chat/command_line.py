@@ -259,7 +259,7 @@ class ChatCommand:
     def when(self) -> str:
         """Condition for its use, in words; "" for any time except during a run."""
         needs = [need if need.startswith(("no ", "empty ")) else f"in a {need}" for need in self.needs]
-        needs = [need.replace("in a agent", "with an agent only") for need in needs]
+        needs = [need.replace("in a agent", "in an agent") for need in needs]
         needs += ["also while an answer is written"] if self.at_work else []
         needs += ["not in macros"] if not self.in_macros else []
         return "; ".join(needs)
