@@ -50,7 +50,9 @@ def schema_errors(value: Any, schema: dict[str, Any] | bool) -> list[str]:
 
 
 def errors_by(check: Validator, value: Any) -> list[str]:
-    """Return the violations as `schema_errors` does, for a caller that caches the `validator`."""
+    """Return the violations like `schema_errors`, with a cached `validator` instead of a schema; an unusable schema
+    counts as a violation.
+    """
     try:
         return misfits(check, value)
     except NoSchema as error:
@@ -58,7 +60,7 @@ def errors_by(check: Validator, value: Any) -> list[str]:
 
 
 def misfits(check: Validator, value: Any) -> list[str]:
-    """Return the violations as `errors_by` does.
+    """Return the violations like `errors_by`, but raise for an unusable schema.
 
     Raises:
         NoSchema: the schema is unusable.

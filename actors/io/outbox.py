@@ -156,7 +156,7 @@ class Outbox:
         return True
 
     async def emptied(self) -> None:
-        """Wait until everything is written, or nothing more can be."""
+        """Wait until everything is written, or the connection accepts no more."""
         while self._bytes and not self._gone:
             await self._less.park()
 
@@ -208,7 +208,7 @@ class UnreadOfAll:
 
     @contextmanager
     def of(self, subject: str) -> Iterator[Unread]:
-        """Yield the shared `Unread` of a key for the lifetime of one connection."""
+        """Yield the count of unread bytes shared by all connections of an API key, for the lifetime of one connection."""
         mine = self._of.setdefault(subject, Unread())
         mine.connections += 1
         try:

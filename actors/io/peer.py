@@ -146,7 +146,7 @@ class Peer:
         return jsonrpc.encode_request(id, method, params)
 
     async def taken_back(self, id: jsonrpc.Id) -> None:
-        """Acknowledge a request that the client has cancelled."""
+        """Send the reply to a request that the client has cancelled."""
         await self.send(jsonrpc.encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
 
     # --- incoming ------------------------------------------------------------------------------------------

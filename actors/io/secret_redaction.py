@@ -95,7 +95,9 @@ class SecretTexts:
         return text
 
     def begun_at(self, text: str) -> int:
-        """Return the position from which the text's end may be the start of a secret; its length if there is none."""
+        """Return the position from which the end of the text may be the beginning of a secret; the text's length if
+        there is none.
+        """
         if not self.texts:
             return len(text)
         for at in range(max(0, len(text) - len(self.texts[0]) + 1), len(text)):
@@ -209,7 +211,7 @@ def without_secrets(value: T) -> T:
 
 
 def remover() -> Callable[[T], T]:
-    """Return `without_secrets`, bound to the running task's secrets, so that any task can call it."""
+    """Return `without_secrets` for the secrets known to the running task, as a function that any task can call."""
     mine = _mine()
 
     def remove(value: T) -> T:
@@ -219,7 +221,7 @@ def remover() -> Callable[[T], T]:
 
 
 def hide_in(error: BaseException) -> None:
-    """Redact the text and attributes of an error."""
+    """Redact secrets of the vault in the text and attributes of an exception."""
     mine = _mine()
     if not mine.texts:
         return

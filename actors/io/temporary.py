@@ -121,7 +121,7 @@ def make_file(prefix: str, suffix: str = "", *, bases: Sequence[ProcessDirectory
 
 
 def reserve(prefix: str, suffix: str, *, bases: Sequence[ProcessDirectoryBase]) -> Path:
-    """Return a path for a file that the caller creates, such as a socket; delete it with `remove`.
+    """Return an unused path for a file that the caller creates, such as a socket; delete it with `remove`.
 
     Raises as `make_directory`.
     """

@@ -144,7 +144,7 @@ def of_json(event: str, value: object) -> HookAnswers:
 
 
 def together(answers: Iterable[HookAnswers]) -> HookAnswers:
-    """Merge all answers to one event."""
+    """Merge the answers of all hooks to one event."""
     given = list(answers)
     verdicts = {each.verdict for each in given}
     inputs = [each.input for each in given if each.input is not None]
@@ -514,12 +514,12 @@ async def at_end(hooks: Hooks, me: Actor, *, agent: str, depth: int, again: int)
 
 
 async def over(hooks: Hooks, me: Actor) -> None:
-    """Run the hooks for the end of the conversation."""
+    """Run the hooks of the event that ends a conversation."""
     await hooks.ask(me, "SessionEnd", "other", {"reason": "other"})
 
 
 async def before_shortening(hooks: Hooks, me: Actor) -> None:
-    """Run the hooks before a compaction."""
+    """Run the hooks of the event before a compaction of the conversation."""
     await hooks.ask(me, "PreCompact", "auto", {"trigger": "auto", "custom_instructions": ""})
 
 

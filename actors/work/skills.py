@@ -200,7 +200,7 @@ def chosen(skills: FoundSkills, names: Sequence[str] | None) -> dict[str, FoundS
 
 
 def block(found: Sequence[FoundSkill], instructions: str | None = None) -> str:
-    """Return the system prompt's block about the skills; "" for none.
+    """Return the section of the system prompt that lists the skills; "" for none.
 
     Args:
         instructions: text before the list, instead of the default.
@@ -277,7 +277,7 @@ def narrowed(told: Sequence[ListedSkill], said: Sequence[Turn]) -> Permissions:
 
 
 def rules(patterns: Sequence[str]) -> Permissions:
-    """Return these patterns as permissions that deny everything else; empty for no pattern."""
+    """Return tool patterns as permission rules that deny all other tools; empty for no pattern."""
     if not patterns:
         return {}
     found: dict[str, Verdict | PermissionRule] = {"*": "deny", **dict.fromkeys(_ALWAYS, "allow")}

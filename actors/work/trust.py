@@ -402,7 +402,7 @@ class Trusted:
         return data
 
     def text(self, path: Path) -> str | None:
-        """Return the same as text, without a byte order mark."""
+        """Return the text of a file if it is trusted, else None; a byte order mark is removed."""
         data = self.read(path)
         return None if data is None else data.decode("utf-8-sig", "replace")
 
@@ -489,7 +489,7 @@ def undecided(root: Path, environ: Mapping[str, str]) -> list[TrustComparison]:
 
 
 def rows_of(root: Path, files: Sequence[TrustComparison]) -> list[tuple[str, str]]:
-    """Return a title and a text for each kind of these files."""
+    """Return a title and a text for each kind of the files that need trust, for display."""
     found: list[tuple[str, str]] = []
     for kind, title in TITLES.items():
         of_kind = [each for each in files if each.kind == kind]

@@ -25,7 +25,7 @@ from ...protocol.source import Source
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Values of an agent's variables.
+    """Values of an agent's variables, with and without secrets.
 
     Attributes:
         real: values for tools and scripts, with secrets inserted.

@@ -329,7 +329,7 @@ def instructions_block(found: Iterable[Instructions], here: Path) -> str:
 
 
 def note(found: Instructions) -> str:
-    """Return the text to append to a tool's result for a newly entered directory."""
+    """Return the text to append to a tool's result when a call enters a directory with instructions."""
     return _FOUND.format(file=found.file, text=found.text)
 
 

@@ -315,7 +315,9 @@ class AccessControl:
             yield scope
 
     def request(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
-        """Return the same for a request; a signed token that expires meanwhile was valid at its start."""
+        """Yield the scope of an HTTP request, which is cancelled when the caller's key is revoked. A signed token that
+        expires during the request does not cancel it.
+        """
         return self._lasting(caller, math.inf)
 
     @contextlib.contextmanager
@@ -329,7 +331,7 @@ class AccessControl:
                 del self._open[scope]
 
     def frame(self, direction: str) -> None:
-        """Count a frame of a websocket."""
+        """Count a websocket frame, `in` or `out`, in the metrics."""
         if self.metrics is not None:
             self.metrics.frames.labels(direction).inc()
 

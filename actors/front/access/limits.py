@@ -167,7 +167,7 @@ class ConcurrencyLimiter:
 
     @property
     def of_all(self) -> int:
-        """Maximum number of concurrent requests."""
+        """Maximum number of concurrent requests of all subjects together."""
         return int(self._all.total_tokens)
 
     @property

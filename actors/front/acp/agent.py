@@ -344,7 +344,7 @@ _NAMES = {"yes": "Allow", "run": "Allow for this run", "always": "Always allow",
 
 
 class Shows(msgspec.Struct, frozen=True, kw_only=True):
-    """Optional display features of the client: `forms`, `notices`."""
+    """Display features that the client has declared: `forms`, `notices`."""
 
     forms: bool = False
     notices: bool = False
@@ -664,7 +664,7 @@ class SessionWorkspace(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[Server, ...] = ()
 
     def applied_to(self, request: RunRequest) -> RunRequest:
-        """Apply them to a run request."""
+        """Return a run request with these directories and servers added."""
         cwd = None if self.cwd is None else str(self.cwd)
         return msgspec.structs.replace(request, cwd=cwd, roots=tuple(map(str, self.roots)), servers=self.servers)
 

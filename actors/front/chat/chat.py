@@ -319,7 +319,7 @@ class Chat:
                 self._looking.discard(scope)
 
     async def come_to_rest(self) -> None:
-        """Wait while a line runs that no answering run belongs to.
+        """Wait until no earlier line is being executed, or a run is answering it and can receive the next line.
 
         A line whose answer is complete may still store or compress messages, and an interrupted one may have a run
         that is ending.
@@ -399,7 +399,7 @@ class Chat:
 
     @property
     def goes_on(self) -> bool:
-        """True if a run continues without its requester."""
+        """True if a run of this chat continues although the client that requested it is gone."""
         return self.keep or (self._within is not None and self._within.goes_on)
 
     def begun(self, run: str) -> None:
@@ -524,7 +524,7 @@ class _QueuePlace:
 
 
 class LineTurn:
-    """Place of a line in the input queue.
+    """Position of one line in the input queue of a chat.
 
         turn = order.join()      # synchronously, when the line arrives
         with turn.waiting:       # an interrupt cancels this block until the line has begun

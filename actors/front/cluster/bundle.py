@@ -51,7 +51,7 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Bundled(msgspec.Struct, frozen=True):
-    """Reference to an agent for the worker that executes it.
+    """Reference to the files of an agent in the database, for the worker that executes a run of it.
 
     Attributes:
         target: path in the bundle; without a bundle, the name of a built-in agent.

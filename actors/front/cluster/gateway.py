@@ -122,7 +122,7 @@ class ClusterGateway:
         return options
 
     async def drain(self) -> None:
-        """Do nothing: a gateway has no claims."""
+        """Do nothing: a gateway claims no runs, so there is none to stop claiming."""
 
     async def leave(self) -> None:
         """Close the connections."""
@@ -425,7 +425,7 @@ def _check(request: RunRequest) -> None:
 
 
 class Forks:
-    """Reads runs for forks, and submits forks.
+    """Access to the cluster's runs for forks: reads the rows of a run, and puts a fork of it into the queue.
 
     Args:
         root: finds agents.

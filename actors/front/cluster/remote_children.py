@@ -83,7 +83,7 @@ class _Waited:
 
 
 class Placing:
-    """Starts parts and waits for them.
+    """Executor of remote children: puts them into the queue, and waits for their outcomes.
 
     Args:
         root: executes the runs.
@@ -106,7 +106,7 @@ class Placing:
 
     @property
     def waiting(self) -> int:
-        """Number of runs that wait for parts."""
+        """Number of runs that wait for remote children."""
         return len(self._waiting)
 
     def hear(self, kind: str, about: list[str]) -> None:
@@ -119,7 +119,7 @@ class Placing:
         self._sent = {key: sent for key, sent in self._sent.items() if key[0] != run}
 
     async def watch(self) -> None:
-        """Read the state of all parts until cancelled."""
+        """Read the state of all remote children repeatedly, until cancelled."""
         while True:
             with trio.move_on_after(LOOK_EVERY):
                 await self._news.wait()
@@ -154,7 +154,7 @@ class Placing:
     # --- one part -----------------------------------------------------------------------------------------------
 
     async def play(self, request: RunRequest, me: Actor, part: SeparatePart) -> Outcome:
-        """Execute a part remotely and return its outcome; `request` is the request of the whole run.
+        """Execute a remote child and return its outcome; `request` is the request of the whole run.
 
         See `work.context.RemoteParts`.
         """

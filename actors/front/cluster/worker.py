@@ -485,7 +485,7 @@ def _info(taken: Taken, worker: str) -> RunInfo:
 
 
 class ClusterAsking:
-    """Writes opened and closed questions into the database, in the transaction of the run's rows.
+    """Writer of opened and closed questions into the database, in the transaction of the run's rows.
 
     Args:
         kept: durable runs of this process, by id.
@@ -576,7 +576,7 @@ ROW_CHECK_EVERY = 0.01
 
 
 class SuspectSlot:
-    """Slot of a worker for its suspect."""
+    """Slot for one suspect, a run whose earlier workers died: a worker executes one suspect at a time."""
 
     def __init__(self) -> None:
         self._run = ""
@@ -597,7 +597,7 @@ class SuspectSlot:
             self._run = ""
 
     async def see_it_get_on(self, taken: Taken, kept: Mapping[str, JournaledRun], on_row: Callable[[], None]) -> None:
-        """Wait until the suspect writes a row or ends.
+        """Wait until the suspect writes a row of its journal, or ends.
 
         Args:
             taken: the claimed suspect.

@@ -83,7 +83,7 @@ END_WITHIN = 6.0
 
 
 class Method(msgspec.Struct, frozen=True):
-    """JSON-RPC method with its structs and its handler.
+    """JSON-RPC method of the control channel: the structs of its parameters and result, and its handler.
 
     Attributes:
         params: struct of its parameters.
@@ -103,7 +103,7 @@ class Method(msgspec.Struct, frozen=True):
 
 
 class Hub:
-    """Entry point for all operations on runs; create it with `opening.open_hub`.
+    """Entry point for all operations on runs; create it with `methods.open_hub`.
 
     Attributes:
         root: services that the runs share.

@@ -47,7 +47,7 @@ log = logging.getLogger("callboard.control")
 
 
 class Resuming:
-    """Resumes the runs of dead processes.
+    """Resumption of durable runs whose processes are dead.
 
     Args:
         root, logs, running: services of the hub.

@@ -100,7 +100,7 @@ def no_stored_call(run: str) -> NotFound:
 
 
 def no_call(run: str, number: int | None, calls: list[ModelCall]) -> NotFound:
-    """Return the error for a missing call."""
+    """Return the error for a call number that is not recorded."""
     if not calls:
         return NotFound(f"no recorded model request of {run} can be read")
     first, last = calls[0].number, calls[-1].number

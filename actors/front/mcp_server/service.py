@@ -323,7 +323,7 @@ LISTS_SINCE = "2025-11-25"
 
 
 def can_be_asked(question: Question) -> bool:
-    """Return True if a form may ask the question."""
+    """Return True if a form of MCP can ask this kind of question."""
     return not question.secret
 
 

@@ -286,7 +286,7 @@ TOO_LATE = (
 
 
 def speaker_of(app: ASGIApp) -> Callable[[InspectedStream], Awaitable[None]]:
-    """Return the HTTP handler of connections, which has the application answer."""
+    """Return the handler for HTTP connections, which passes their requests to the application."""
     import h11
     from hypercorn.app_wrappers import ASGIWrapper
     from hypercorn.config import Config

@@ -112,7 +112,7 @@ class ListeningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpServer:
-    """A server: one life from listening to its end.
+    """A server from listening to its end.
 
     Attributes:
         drained: whether all runs had ended when the grace period was over; None before that.
@@ -143,11 +143,11 @@ class HttpServer:
         return settings.shutdown_grace_seconds if self._options.grace is None else self._options.grace
 
     def drain(self) -> None:
-        """Begin to end; returns at once."""
+        """Start the shutdown and return at once: new work is refused, and runs may finish."""
         self._told_to_end.set()
 
     def hang_up(self) -> None:
-        """Request that the settings are read again; returns at once."""
+        """Request a reload of the settings, and return at once."""
         self._hung_up.set()
 
     async def last_words(self) -> None:

@@ -170,7 +170,7 @@ class _Complaints(logging.Handler):
 
 
 class WantedExporters(msgspec.Struct, frozen=True, kw_only=True):
-    """Requested exporters of traces and metrics, by name.
+    """Exporters of traces and of metrics that the environment requests, by name.
 
     Attributes:
         problems: requests in the variables that can't be satisfied.

@@ -180,7 +180,7 @@ class ContentRecorder:
 @final
 @dataclass(slots=True, eq=False)
 class Open:
-    """An open span, with the labels of the measurements at its end.
+    """Open span, with the labels of the measurement that is recorded at its end.
 
     Attributes:
         told: text of a chat's model so far, if texts are exported; `length` is its number of characters.

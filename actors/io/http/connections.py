@@ -161,7 +161,7 @@ class Connections:
         return None
 
     def give_back(self, connection: HttpConnection) -> None:
-        """Return a connection whose last response was read completely to the pool."""
+        """Put a connection back into the pool, after its last response was read completely."""
         if connection not in self._busy:
             return  # closed meanwhile
         self._busy.discard(connection)
@@ -208,7 +208,7 @@ class Connections:
         return connection
 
     async def tunnel(self, host: str, port: int) -> Wire:
-        """Return a raw connection through the proxy that https would use, or without one. The caller closes it.
+        """Open a raw connection through the proxy for https, or directly if there is no proxy. The caller closes it.
 
         Raises:
             httpx.ConnectError, httpx.ProxyError: it can't be opened.
@@ -388,7 +388,7 @@ class TlsWire:
         self.socket = sock
 
     def send_now(self, data: bytes) -> bytes:
-        """Return all of the data: sending over TLS may have to wait for the peer."""
+        """Send nothing and return all of `data`, because sending over TLS may have to wait for the peer."""
         return data
 
     async def send(self, data: bytes) -> None:
@@ -440,7 +440,7 @@ async def connect(host: str, port: int) -> PlainWire:
 
 
 def peer(wire: PlainWire) -> str:
-    """Return the address of the peer."""
+    """Return the IP address of the server at the other end of a connection."""
     return str(wire.socket.getpeername()[0])
 
 

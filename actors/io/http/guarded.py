@@ -44,7 +44,7 @@ class CantFetch(Exception):
 
 
 class AddressRefused(CantFetch):
-    """The address is refused."""
+    """The address may not be fetched: it serves cloud credentials, or belongs to a private network."""
 
 
 class Private(AddressRefused):
@@ -125,7 +125,7 @@ def short(url: httpx.URL) -> str:
 
 
 class GuardedTransport(TrioTransport):
-    """Transport that refuses addresses.
+    """HTTP transport that connects only to permitted addresses.
 
     Args:
         environ: environment for proxies and certificates.
@@ -175,7 +175,7 @@ async def tunnel(host: str, port: int, environ: Mapping[str, str], *, allow_priv
 
 
 def check(address: str, host: str, *, allow_private: bool) -> None:
-    """Refuse an address. A name passes.
+    """Raise `AddressRefused` if the address may not be fetched. A host name instead of an address passes.
 
     Raises:
         AddressRefused: the address is not permitted.

@@ -27,7 +27,7 @@ _CONTROL = re.compile(rb"[\x00\r\n]").search
 
 
 def request_head(method: str, target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the request line and the headers, with the empty line.
+    """Return the bytes of a request's first line and headers, up to the empty line that ends them.
 
     Raises:
         httpx.LocalProtocolError: a control character, or a blank in the target, would end its line early.
@@ -174,7 +174,7 @@ class ResponseReader:
 
 
 def unpacker_of(encoding: str) -> zlib._Decompress | None:
-    """Return a decompressor for a body. httpx's own decompresses a whole piece at once, whatever its size."""
+    """Return a decompressor for a response body in this content encoding; None for an uncompressed one."""
     if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
         return None  # not compressed; or in an unknown format, which the body's reader reports
     return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detects gzip and zlib headers

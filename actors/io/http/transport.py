@@ -317,7 +317,7 @@ SHOWN = 200
 
 
 class SimpleResponse(msgspec.Struct, frozen=True):
-    """Response with any status."""
+    """Complete response to a small request, with any status."""
 
     status: int
     headers: httpx.Headers

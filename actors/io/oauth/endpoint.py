@@ -188,7 +188,7 @@ class DeviceGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenEndpoint:
-    """Client of a token endpoint.
+    """Requests of an OAuth client to a token endpoint: exchange, refresh, device flow, revocation.
 
     Args:
         server: authorization server and client.
@@ -397,7 +397,7 @@ ASSERTION_LIFETIME = 120
 
 
 def assertion(server: AuthServer, now: float) -> str:
-    """Return a signed assertion for one request.
+    """Return a JWT, signed with the client's private key, that authenticates one request.
 
     Args:
         now: seconds since 1970.

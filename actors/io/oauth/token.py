@@ -111,7 +111,7 @@ class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> float | None:
-        """End in seconds since 1970; None if unknown."""
+        """Expiry in seconds since 1970; None if the server did not state a lifetime."""
         return None if self.lifetime is None else self.received + self.lifetime
 
     def remaining(self, now: float) -> float:
@@ -122,7 +122,7 @@ class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def early(self) -> float:
-        """Seconds before its end at which it is refreshed."""
+        """Number of seconds before its expiry at which the token is refreshed."""
         return 0.0 if self.lifetime is None else min(EARLY, self.lifetime / 10)
 
 
@@ -209,7 +209,7 @@ class TokenFile:
         return self._bytes()
 
     def token_in(self, data: bytes, server: AuthServer) -> OAuthToken | None:
-        """Return the token in such content; raises as `read`."""
+        """Return the token in the bytes of a token file; raises as `read`."""
         try:
             kept = _decode(data)
         except UNREADABLE as error:
@@ -378,7 +378,7 @@ class Renew(Message, frozen=True, tag="Renew"):
 
 
 async def keep_token(me: Actor[Renew], endpoint: TokenEndpoint, file: TokenFile, who: str, remedy: str) -> None:
-    """Body of the token's actor."""
+    """Run the actor that renews one token for all callers."""
     held = _Held(me, endpoint, file, who, remedy)
     async for message in me:
         request = me.take_request()

@@ -39,7 +39,7 @@ def public_of(identity: str) -> str:
 
 
 def sealed(data: bytes, recipients: Sequence[str]) -> bytes:
-    """Encrypt data for these public keys, as text (armored), so that it suits version control.
+    """Encrypt data for these public keys, as armored text, which suits version control.
 
     Raises:
         ConfigError: one of them is not a public key.
@@ -97,7 +97,8 @@ def opened_by_passphrase(data: bytes, passphrase: str) -> bytes:
 
 
 def stanzas(data: bytes) -> list[str]:
-    """Return the kind of each recipient in a file's header.
+    """Return the kinds of recipients that the header of an age file names: `X25519` for a public key, `scrypt` for a
+    passphrase.
 
     Raises:
         NotOpened: it is not an age file.

@@ -100,7 +100,7 @@ class VaultFile:
             raise self._bad(f"can't be written: {error.strerror or error}; the vault is unchanged") from error
 
     def rotate(self, *, leave_out: bool = False) -> int:
-        """Encrypt it again, for a new identity or passphrase; return the number of secrets.
+        """Encrypt the vault again, for a new identity or passphrase; return the number of its secrets.
 
         Args:
             leave_out: allow that other users who can decrypt it now lose access.

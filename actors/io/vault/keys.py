@@ -199,7 +199,8 @@ class Keyring:
 
 @final
 class Passphrase:
-    """Passphrase: the first line of a file, or the argument of `tell`; cached for the lifetime of this object.
+    """Passphrase of a vault: the first line of a file, or the argument of `set_passphrase`; cached for the lifetime of
+    this object.
 
     Attributes:
         next: replacement for the next `renew`; None for none.
@@ -215,12 +216,12 @@ class Passphrase:
 
     @property
     def is_in_file(self) -> bool:
-        """True if it is stored in a file."""
+        """True if the passphrase is read from a file."""
         return self._file is not None
 
     @property
     def is_wanted(self) -> bool:
-        """True if the user has to type it first."""
+        """True if the user has to type the passphrase before the vault can be used."""
         return self._file is None and self._known is None
 
     def set_passphrase(self, passphrase: str | None) -> None:
@@ -231,7 +232,7 @@ class Passphrase:
         return age.sealed_by_passphrase(data, self._passphrase())
 
     def own(self) -> list[str]:
-        """Return nothing: there is no identity."""
+        """Return no public keys, because a passphrase has no identity."""
         return []
 
     def open(self, data: bytes) -> bytes:
@@ -241,7 +242,7 @@ class Passphrase:
             raise age.NotOpened(f"{error} (that of {self._file})" if self._file else str(error)) from error
 
     def renew(self) -> None:
-        """Use the passphrase in `next`.
+        """Replace the passphrase by `next`; later calls of `seal` use the new one.
 
         Raises:
             ConfigError: the passphrase is in a file.

@@ -280,14 +280,14 @@ MOST_STDERR = 300
 
 
 class NotGiven(ConfigError):
-    """The command has no such secret, or failed."""
+    """The vault's command does not know the secret, or failed."""
 
     code = "vault"
 
 
 @final
 class VaultCommand:
-    """Vault command with its results.
+    """External command that prints secrets of the vault, with the values that it has returned so far.
 
     Args:
         words: `vault.command` of the settings.

@@ -137,11 +137,11 @@ class Children:
 
     @property
     def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
-        """Handlers of the conversation's effects about its children."""
+        """Handler functions for the effects by which the conversation starts, cancels and answers children."""
         return {Spawn: self._spawn, CancelChild: self._cancel, AnswerChild: self._answer}
 
     def begin(self, tell: Callable[[FromBelow], None], player: JournalPlayer | None) -> None:
-        """Set the receiver of reports from below, and in a durable run the journal player."""
+        """Set the function that reports go to, and in a durable run the journal player."""
         self._tell, self._player = tell, player
         if player is not None:
             self.office.parent.path = player.path
@@ -185,7 +185,9 @@ class Children:
     # --- calls --------------------------------------------------------------------------------------------
 
     def asks(self, name: str) -> Decided:
-        """Return a body for calls of the tool `name`: the conversation decides, based on facts about the child."""
+        """Return the function that executes calls of the tool `name`: it sends facts about the child to the
+        conversation, which decides the result.
+        """
         return partial(self._ask, name)
 
     async def _ask(self, name: str, me: Actor, key: int, arguments: Arguments) -> Json:
@@ -353,7 +355,8 @@ class Children:
         self._tell(ChildEnded(record=record, failures=told, at=now(self._me), token=token(self._me)))
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """Note a child's question. The agent's own questions pass, and questions that only a person may answer.
+        """Record a child's question, which the agent answers. Its own questions pass to the next policy, and so do
+        questions that only a person may answer.
 
         Those are permissions, questions for `people`, and secrets, which no model should receive. A noted question
         always has an end: without its own `timeout` it expires after the agent's. Otherwise a question would stay open

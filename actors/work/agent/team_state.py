@@ -209,7 +209,7 @@ class TaskQueue:
 
 
 def id_of(value: Json) -> str:
-    """Return the id for `task_1`, `1`, `#1`, 1 or 1.0, which is a whole number in JSON."""
+    """Return a task's id in the form `task_1`, given `task_1`, `1`, `#1`, 1 or 1.0 (a whole number in JSON)."""
     word = str(value).strip().lstrip("#")
     digits = word.removesuffix(".0")
     # Models write ids in all these forms. The length is limited, because `int` of a million digits takes seconds.
@@ -230,7 +230,7 @@ _KINDS = {"choice": "ask", "confirm": "confirm", "text": "input", "checkbox": "c
 
 
 class Escalations:
-    """Questions below one agent.
+    """Questions of an agent's children, and of agents below those, which the agent may answer.
 
     Attributes:
         pending: the open ones, oldest first, by the id that the model uses.
@@ -258,7 +258,7 @@ class Escalations:
         return any(id not in self._told for id in self.pending)
 
     def report(self) -> dict[str, Json]:
-        """Return all open questions, for a result of this round."""
+        """Return all open questions, as part of a tool result of this round of calls."""
         self._in_round.update(self.pending)
         shown = [_question_as_json(noted) for noted in self.pending.values()]
         return {"pending_escalations": shown, "instruction": INSTRUCTION}

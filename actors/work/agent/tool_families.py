@@ -47,17 +47,17 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def text(description: str) -> Schema:
-    """Return the schema of a text."""
+    """Return the JSON Schema of a text parameter."""
     return {"type": "string", "description": description}
 
 
 def number(description: str) -> Schema:
-    """Return the schema of a whole number, which may be written in quotes."""
+    """Return the JSON Schema of a whole number parameter; models may write the number in quotes."""
     return {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": description}
 
 
 def texts(description: str) -> Schema:
-    """Return the schema of a list of texts, which may be sent as its JSON text."""
+    """Return the JSON Schema of a list of texts; models may send the list as its JSON text."""
     return {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}], "description": description}
 
 
@@ -158,7 +158,7 @@ node's `tools`, mention it. Offering each tool twice would cost tokens in every 
 
 
 def renamed(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Return the tools that have another name, by that name. Permission rules accept both names."""
+    """Return the tools that are also offered under another name, by that name. Permission rules accept both names."""
     there = {tool.name: tool for tool in tools}
     return {
         other: msgspec.structs.replace(there[own], spec=msgspec.structs.replace(there[own].spec, name=other), alias=own)
@@ -242,7 +242,7 @@ source of what you take from it."""
 
 
 def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
-    """Return the tool for these knowledge bases."""
+    """Return the tool `knowledge__search` for these knowledge bases."""
 
     async def search(me: Actor, arguments: Arguments) -> Json:
         query = arguments["query"].strip()
@@ -274,7 +274,7 @@ def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
 
 
 def explained(recipes: Sequence[Recipe]) -> str:
-    """Return the section of the system prompt about the tool."""
+    """Return the section of the system prompt that explains the tool `knowledge__search`."""
     names = list(dict.fromkeys(document for recipe in recipes for document in recipe.documents))
     return SEARCH_INSTRUCTIONS.format(documents=", ".join(names[:10]) + (", ..." if len(names) > 10 else ""))
 

@@ -546,6 +546,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def line(text: str) -> str:
-    """Return an untrusted text as one line of limited length."""
+    """Return an untrusted text as one line of limited length, without control characters."""
     text = one_line(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

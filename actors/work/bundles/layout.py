@@ -237,7 +237,7 @@ def _matches(text: str, item: Item) -> bool:
 
 
 def refuse(items: Iterable[Item]) -> None:
-    """Check that all files of these items can be installed safely.
+    """Raise an error unless all files of these items can be installed safely.
 
     Raises:
         InvalidFile: some can't; one line for each.

@@ -36,7 +36,8 @@ WRITTEN: tuple[Fate, ...] = ("new", "changed")
 def fates(
     there: Mapping[str, str], recorded: Mapping[str, str], wanted: Mapping[str, str], *, others: bool = True
 ) -> dict[str, Fate]:
-    """Return the fate of each name; all three arguments are hashes by name.
+    """Return the effect of an install on each file or MCP server, by the table of the module; all three arguments are
+    hashes by name.
 
     Args:
         others: also decide on names in the record that the bundle no longer has.

@@ -199,7 +199,7 @@ class Scopes:
         self._answered: set[Actor] = set()
 
     def inside(self, context: Context) -> Context:
-        """Return the context for actors of the run, based on another context."""
+        """Return a copy of `context` in which actors of this run find their journal scopes."""
         own = context.copy()
         own.run(remembers.set, self)
         return own
@@ -328,7 +328,7 @@ class JournalPlayer:
         return self._scope.ends
 
     def there(self, *, over: bool) -> None:
-        """Handle the end of the replay of the past; `over`: the past includes the decider's end."""
+        """Note that all messages of earlier incarnations are replayed; with `over` the decider's end was among them."""
         scope = self._scope
         if self.path == scope.path and scope.on_there is not None:
             on_there, scope.on_there = scope.on_there, None
@@ -351,7 +351,7 @@ class JournalPlayer:
         return self._run.shared.undelivered.pop(self.path, [])
 
     def of(self, path: str) -> JournalPlayer:
-        """Return the player for a decider of this path that only earlier incarnations executed."""
+        """Return the player for a decider that only earlier incarnations executed, by its path."""
         return JournalPlayer(self._scope, path, self._run.paths.pop(path, EarlierRows()).told)
 
     def servers(self) -> tuple[str, ...]:

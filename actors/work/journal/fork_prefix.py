@@ -43,7 +43,7 @@ Placed = tuple[str, AnyRow]
 
 
 def read(rows: Sequence[StoredRow]) -> list[Placed]:
-    """Decode rows.
+    """Decode the rows of a journal.
 
     Raises:
         CannotGoOn: the rows are of an unknown version, or the first one is missing.
@@ -63,7 +63,7 @@ def read(rows: Sequence[StoredRow]) -> list[Placed]:
 
 
 def written(rows: Sequence[Placed]) -> list[StoredRow]:
-    """Return rows in the form of a journal, numbered from 1; the inverse of `read`."""
+    """Encode rows as a journal stores them, numbered from 1; the inverse of `read`."""
     from ....supervisors.journal.row import StoredRow
 
     return [StoredRow(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]

@@ -140,7 +140,8 @@ DEEPEST = 50
 
 
 def what_is_no_data(row: object, error: Exception) -> str:
-    """Return a text for the author of a file: the node, the place of the value, and its type; never the value.
+    """Return an error text for a value that the journal can't store: the node, the place of the value, and its type;
+    never the value.
 
     Args:
         row: the row, or a value of one.
@@ -217,7 +218,7 @@ LOOK_EVERY = 0.25
 
 
 class CannotGoOn(JournalError):
-    """An interrupted run can't be resumed."""
+    """An interrupted run can't be resumed; the text has the reason."""
 
     code = "cannot_go_on"
 
@@ -280,7 +281,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         return bool(self._changed)
 
     def did(self) -> None:
-        """Make the notes of that incarnation valid, since it has written a row."""
+        """Make the notes of the latest incarnation valid, because it has written a row."""
         changed, self._changed = self._changed, []
         self.forget_files()
         self.once |= {row.name: row.value for row in changed}
@@ -550,7 +551,7 @@ class JournaledRun:
         self.rows.stop()
 
     def wakes(self) -> None:
-        """Mark the run as executing again."""
+        """Mark the run as executing again, after `sleep`."""
         self.update_summary(left=False, dormant=False)
 
     def new_question(self) -> str:

@@ -284,7 +284,7 @@ _END = yaml.StreamEndEvent()
 
 
 class LokiHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings at the start of a file; the names are Loki's."""
+    """Settings at the start of a knowledge file of Loki; the names are Loki's."""
 
     embedding_model: str
     chunk_size: int
@@ -308,7 +308,7 @@ class LokiHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LokiText(msgspec.Struct, frozen=True):
-    """Source in a file: checksum of its text, its path, and its pieces in order."""
+    """Source in a knowledge file of Loki: checksum of its text, its path, and its chunks in order."""
 
     hash: str
     path: str
@@ -316,7 +316,7 @@ class LokiText(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """Content of a whole file.
+    """Complete content of a knowledge file of Loki.
 
     Attributes:
         texts: its sources by number.
@@ -329,12 +329,14 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 def is_loki_file(path: Path) -> bool:
-    """Return whether the path is such a file, valid or broken. Blocks; call it in a thread, like all functions here."""
+    """Return whether the path is a knowledge file of Loki, valid or broken. Blocks; call it in a thread, like all
+    functions of this module.
+    """
     return "embedding_model" in _inspected(path)
 
 
 def read_head(path: Path) -> LokiHead | None:
-    """Return the settings of the file, without reading its contents.
+    """Return the settings of a knowledge file of Loki, without reading its texts and vectors.
 
     None if the file is missing, broken, or of another kind.
     """
@@ -345,7 +347,8 @@ def read_head(path: Path) -> LokiHead | None:
 
 
 def read_whole(path: Path) -> Whole:
-    """Return the content of the file. This takes seconds for a large file, and ends early if the caller is cancelled.
+    """Return the content of a knowledge file of Loki. This takes seconds for a large file, and ends early if the caller
+    is cancelled.
 
     Raises:
         KnowledgeError: the file can't be read, or is of another kind.

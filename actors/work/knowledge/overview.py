@@ -17,7 +17,7 @@ from .split import OVERLAP
 
 @dataclass(frozen=True, kw_only=True)
 class BaseInfo:
-    """State of one base.
+    """State of one knowledge base for display: its recipe and metadata, its size, and its builds.
 
     Attributes:
         meta: metadata of the current generation; None if there is none.

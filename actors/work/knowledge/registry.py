@@ -38,7 +38,7 @@ def names(config_dir: Path) -> list[str]:
 
 
 def file_of(name: str, config_dir: Path) -> Path | None:
-    """Return the file with the sources of the base of this name; None if there is none."""
+    """Return the definition file of the base with this name; None if there is none."""
     if not _NAME.fullmatch(name):
         return None
     files = (folder(config_dir) / f"{name}.yaml", user_folder("rags", config_dir) / f"{name}.yaml")
@@ -61,7 +61,7 @@ def home(name: str, config_dir: Path) -> Path:
 
 
 def is_path(name: str) -> bool:
-    """Return whether the text is a directory, not a name."""
+    """Return whether the text is the path of a base's directory, and not a name."""
     return os.sep in name or name.endswith(ENDING)
 
 
@@ -111,7 +111,7 @@ def make(
     chunk_overlap: int | None = None,
     language: str | None = None,
 ) -> Path:
-    """Write the file of a new base; nothing is built. Relative sources start from the working directory.
+    """Write the definition file of a new base; nothing is built. Relative sources start from the working directory.
 
     Raises:
         UsageError: the name is taken or invalid, a source is invalid, or the file can't be written.
@@ -152,7 +152,7 @@ def make(
 
 
 def replace(name: str, text: str, config_dir: Path) -> None:
-    """Replace the file of a base in `<config>/knowledge`.
+    """Replace the definition file of a base in `<config>/knowledge`.
 
     Raises:
         InvalidFile: the text has errors; nothing is written.

@@ -131,7 +131,7 @@ class Knowledge:
     # --- building ------------------------------------------------------------------------------------------------
 
     def turn(self, recipe: Recipe) -> trio.Lock:
-        """Return the lock that a task of this process holds while it prepares the base."""
+        """Return the lock that prevents two tasks of this process from preparing the same base at once."""
         return self._turns.setdefault(recipe.directory, trio.Lock())
 
     async def meta(self, recipe: Recipe) -> GenerationMeta | None:
@@ -234,7 +234,7 @@ class Knowledge:
         return report
 
     async def renew(self, recipe: Recipe) -> None:
-        """Make the base, if it is open here, switch to the newest generation."""
+        """Switch the base to its newest generation, if this process has it open."""
         if str(recipe.directory) in self._pool:
             async with self.base(recipe) as base:
                 await base.refresh()

@@ -98,7 +98,7 @@ class Flow:
         return frozenset(label for label, ways in said.items() if ways)
 
     def describes(self, tools: Iterable[Tool]) -> None:
-        """Record the tools that a model is offered.
+        """Add the tools offered to a model, whose descriptions by MCP servers may be untrusted.
 
         Descriptions by MCP servers without the label `trusted` count as untrusted text.
         """

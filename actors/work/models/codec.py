@@ -545,7 +545,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def given(**options: Json) -> dict[str, Json]:
-    """Return the options that are not None."""
+    """Return the options of a request that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 

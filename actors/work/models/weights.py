@@ -173,7 +173,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 def directory(environ: Mapping[str, str]) -> Path:
-    """Return the directory of pulled models: `$XDG_CACHE_HOME/callboard/models`."""
+    """Return the directory of downloaded models: `$XDG_CACHE_HOME/callboard/models`."""
     return cache_dir(environ) / "models"
 
 

@@ -318,7 +318,7 @@ UNREADABLE = "Processes in the sandbox can't read this path: it is a secret"
 
 
 def refused(tool: str) -> ToolFailed:
-    """Return the error of a call that the user refused."""
+    """Return the tool error of a call that the user refused."""
     return ToolFailed(f"'{tool}' was not run: the user refused")
 
 

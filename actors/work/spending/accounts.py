@@ -55,17 +55,17 @@ Key = Callable[[str], str]
 
 
 def by_file(field: str) -> str:
-    """Return the name of a limit that is set in the file of an agent or a graph."""
+    """Return the name in messages of a limit that is set in the file of an agent or a graph: `limits: max_cost`."""
     return f"`limits: {field}`"
 
 
 def by_flag(field: str) -> str:
-    """Return the name of a limit that is set for a run, by option or request field."""
+    """Return the name in messages of a limit that is set for a run: `max_cost`, --max-cost."""
     return f"`{field}`, --{field.replace('_', '-')}"
 
 
 class DailyLimit(Protocol):
-    """The account of a day (`days.DayAccount`), as the accounts below it use it."""
+    """Account of a day (`days.DayAccount`), as accounts of runs below it use it."""
 
     @property
     def counts_money(self) -> str | None:
@@ -128,7 +128,7 @@ class Account:
         self.waiting: deque[_Waiter] = deque()
 
     def chain(self) -> Iterator[Account]:
-        """Iterate over this account and those above it."""
+        """Yield this account and those above it."""
         account: Account | None = self
         while account is not None:
             yield account
@@ -270,7 +270,9 @@ class Account:
         self._held_cost = self._held_cost - most.cost if self._held else 0.0
 
     def let_go(self) -> None:
-        """Wake the requests that no longer need to wait here or above, in the order of arrival."""
+        """Let waiting requests of this account and of those above continue as far as there is room, in the order of
+        arrival.
+        """
         for account in self.chain():
             while account.waiting and account.waiting[0].goes_on():
                 pass

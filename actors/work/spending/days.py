@@ -206,7 +206,7 @@ class DayAccount(Account):
             self._days.ledger.add(self._days.name, self.subject, amount)
 
     def has_room_now(self, most: Amount) -> bool:
-        """Return whether a request that is already reserved here would have room if it arrived now."""
+        """Return whether a request that is already reserved would still have room if it arrived now."""
         tokens, cost = self.tokens + self._held_tokens - most.tokens, self.cost + self._held_cost - most.cost
         limits = self.daily
         return (limits.max_tokens is None or tokens < limits.max_tokens) and (

@@ -59,7 +59,7 @@ EVENT_LIMIT = 2_000
 
 
 class Around(Protocol):
-    """Policy of the run's directory for the tool calls of a conversation."""
+    """Policy of the run's workspace for tool calls: permissions of skills, and instructions of directories."""
 
     def narrowed(self, said: Sequence[Turn]) -> Rules:
         """Return the rules that deny calls at this point of the conversation, whatever else allows them."""

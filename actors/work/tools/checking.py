@@ -31,7 +31,7 @@ LONGEST_ARGUMENTS = 2_000_000
 
 
 class Offer(Protocol):
-    """Properties of a tool that decisions about its calls need: a `Tool`, or an `OfferedTool` of a message."""
+    """Properties of a tool that the validation of its calls needs: a `Tool`, or an `OfferedTool` of a message."""
 
     @property
     def spec(self) -> ToolSpec: ...

@@ -134,7 +134,7 @@ class ToolRegistry:
         return {**spelled, **{name: rule for name, rule in rules.items() if name in spelled}}
 
     def strangers(self, rules: Iterable[str], own: Iterable[str] = ()) -> list[tuple[str, str]]:
-        """Return the names in rules that no tool has, each with a hint.
+        """Return the tool names in permission rules that no tool has, each with a hint.
 
         Ignores patterns and names of families and servers.
 
@@ -367,7 +367,8 @@ def with_listed(agent: Agent, directory: Path) -> Agent:
 
 
 def judged_as_ours(tool: Tool) -> Tool:
-    """Return the tool with the permission subject of the built-in tool of the same name, if it has that text parameter.
+    """Return a user's tool that has a built-in tool's name, with the permission subject of that tool, if it has the
+    same text parameter.
 
     A rule for `fs_cat` is about paths, also for a user's own `fs_cat`.
     """

@@ -193,7 +193,9 @@ class SimpleCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The program and its arguments without quotes; parts that only the shell knows are as written."""
+        """The program and its arguments without quotes; parts that are only known when the shell runs are as written in
+        the line.
+        """
         return tuple(written(word) for word in self.marked)
 
     @property
@@ -213,12 +215,14 @@ class SimpleCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opaque(self) -> bool:
-        """True if it runs something that cannot be read."""
+        """True if it runs code or commands that can't be determined from the line."""
         return bool(self.unclear)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Texts that a pattern may match: as written, with its assignments, without its program's directory."""
+        """Texts that a pattern is compared with: as written, with its assignments, without the directory of its
+        program.
+        """
         return tuple(dict.fromkeys(written(text) for text in self.forms()))
 
     def forms(self) -> Iterator[str]:

@@ -98,12 +98,14 @@ _ENDS = frozenset(" \t\n;|&()<>")
 
 
 def mark(text: str) -> str:
-    """Return ASCII text as characters that only the shell knows."""
+    """Return the text with each ASCII character replaced by a private one, which marks text that is only known when the
+    shell runs.
+    """
     return "".join(chr(_PLANE + ord(character)) for character in text)
 
 
 def is_known(word: str) -> bool:
-    """Return True if the shell makes exactly this text of the word."""
+    """Return True if the word has no marked characters, so that its text is known before the shell runs."""
     return _MARKED.search(word) is None
 
 
@@ -171,7 +173,7 @@ class ParsedCommands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(line: str, shell: Shell) -> ParsedCommands:
-    """Read a line as `shell` does."""
+    """Parse a line into its simple commands, as `shell` does."""
     if len(line) > LONGEST:
         return ParsedCommands(unclear=(f"a line of more than {LONGEST} characters",), broken=True)
     reader = _Reader(line, shell)

@@ -153,7 +153,7 @@ _LONGEST_PATTERN = 500
 
 
 def default_pattern(tool: Tool, arguments: Arguments) -> str:
-    """Return the pattern that `always` stores, for `Question.pattern`."""
+    """Return the pattern that the answer `always` stores for this call, as the question shows it."""
     if not _runs(tool):
         return "*"
     subject = _answer(tool, arguments).subject

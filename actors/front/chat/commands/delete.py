@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """Kind of object that can be deleted.
+    """Kind of object that `.delete` can delete, with its names and its function.
 
     Attributes:
         called: name of the kind for users.

@@ -117,7 +117,7 @@ def _others(chat: Chat, caller: Caller) -> list[Chat]:
 
 
 def about(chat: Chat) -> str:
-    """Return the description of a chat for completions."""
+    """Return the description of a chat that is shown in completions of its id."""
     return f"{_state(chat):<9} {_answers(chat)}  {chat.subject or ''}".rstrip()
 
 

@@ -215,11 +215,11 @@ class RunLogs:
         self.past.update(with_interrupted(known, self.interrupted))
 
     async def page(self, run: str, offset: int, after: int, most: int = 1_000_000) -> LogPage:
-        """Call `reading.read_page` in a worker thread."""
+        """Read a page of events like `files.read_page`, in a worker thread."""
         return await trio.to_thread.run_sync(read_page, self.directory / run, offset, after, most)
 
     async def several(self, run: str, after: int, most: int) -> list[LoggedEvent]:
-        """Return at most `most` events after a number, fewer if they are long, and at least one if any exists."""
+        """Return at most `most` events after a number: fewer if they are long, at least one if any exists."""
         found: list[LoggedEvent] = []
         offset = size = 0
         while len(found) < most and size < MOST_AT_ONCE:

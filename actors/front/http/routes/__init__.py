@@ -26,7 +26,7 @@ MODULES = (about, roles, runs, completions, sessions, openai, agui)
 
 @route("GET", "/openapi.json", OPEN, tag="about", gives=dict)
 async def document(_: HttpCall) -> Response:
-    """This document."""
+    """The OpenAPI document of this server."""
     return reply(openapi_document())
 
 

@@ -56,7 +56,7 @@ Told = list[dict[str, Json]]
 
 
 class AguiMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message of the conversation; `content` is text, or parts.
+    """Message of the conversation; `content` is text, or a list of parts.
 
     Attributes:
         tool_calls: of an assistant message.
@@ -71,14 +71,14 @@ class AguiMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ContextEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the client's state that the model is shown."""
+    """Part of the client's state that is shown to the model."""
 
     description: Text
     value: Text
 
 
 class ResumeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An answer to an interrupt. Of several that are open, one may be answered alone."""
+    """Answer to an interrupt. Several open interrupts may be answered one by one."""
 
     interrupt_id: Name
     status: Literal["resolved", "cancelled"]
@@ -136,7 +136,7 @@ def _text_of(content: Json) -> str | None:
 
 
 class Agui:
-    """Projects a run to AG-UI events.
+    """Mapping of a run's events to AG-UI events.
 
     Args:
         thread, run: ids chosen by the client.

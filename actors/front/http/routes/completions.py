@@ -47,7 +47,7 @@ Prompt = Annotated[Text, Meta(description="What is said.")]
 
 
 class FileGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file to put before the prompt: an absolute `path` on the server (scope `run:files`), or a `url`."""
+    """File to insert before the prompt: an absolute `path` on the server (scope `run:files`), or a `url`."""
 
     path: Path | None = None
     url: Path | None = None
@@ -71,7 +71,7 @@ class CompletionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class SessionCompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prompt into a session.
+    """Prompt in a session.
 
     Attributes:
         stream: tell what happens as it happens (SSE), not only what came of it; so does `Accept: text/event-stream`.
@@ -87,7 +87,7 @@ class SessionCompletionRequest(CompletionOptions, frozen=True, kw_only=True, for
 
 
 class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prompt that no session keeps: to `agent`, else to the model itself, in a `role` if one is named.
+    """Prompt without a session: for `agent`, or else for the model itself, in a `role` if one is named.
 
     The fields from `max_tokens` on are those of OpenAI's old completions; those from `seed` on change nothing.
 
@@ -142,7 +142,7 @@ class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unk
 
 
 class ToolCallTold(msgspec.Struct, kw_only=True):
-    """A tool call: its arguments and its result as text, both without their middle where they are long."""
+    """Tool call: its arguments and its result as text; the middle of long ones is left out."""
 
     id: str
     name: str
@@ -152,7 +152,7 @@ class ToolCallTold(msgspec.Struct, kw_only=True):
 
 
 class UsageTold(msgspec.Struct, kw_only=True):
-    """Tokens as providers counted them; `cost` in USD, as far as prices are known: `priced` says whether all are."""
+    """Tokens as counted by the providers; `cost` in USD. `priced` is false if the price of a model is not known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -161,7 +161,7 @@ class UsageTold(msgspec.Struct, kw_only=True):
 
 
 class CompletionReply(msgspec.Struct, kw_only=True):
-    """What came of a prompt."""
+    """Answer to a prompt, with its tool calls and usage."""
 
     request_id: str
     run: str
@@ -176,7 +176,7 @@ class CompletionReply(msgspec.Struct, kw_only=True):
 
 
 class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one answer, as OpenAI's old completions have it."""
+    """The only choice of an OpenAI `text_completion`."""
 
     text: str
     index: int = 0
@@ -185,7 +185,7 @@ class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextUsage(UsageTold, kw_only=True):
-    """Tokens by our names and by OpenAI's."""
+    """Number of tokens under Callboard's names and under OpenAI's."""
 
     prompt_tokens: int | msgspec.UnsetType = msgspec.UNSET
     completion_tokens: int | msgspec.UnsetType = msgspec.UNSET
@@ -193,7 +193,9 @@ class TextUsage(UsageTold, kw_only=True):
 
 
 class OneShotReply(CompletionReply, kw_only=True):
-    """What came of a prompt; with the fields of an OpenAI `text_completion` where the request is one."""
+    """Answer to a prompt without a session; for a request in OpenAI's format also with the fields of a
+    `text_completion`.
+    """
 
     usage: TextUsage = msgspec.field(default_factory=TextUsage)
     id: str | msgspec.UnsetType = msgspec.UNSET
@@ -382,7 +384,7 @@ _route = partial(route, tag="completions", media=(SSE,), errors=(404, 409, 499, 
 
 @_route("POST", "/v1/completions", START, gives=OneShotReply)
 async def one_shot(call: HttpCall, body: CompletionRequest) -> ASGIApp:
-    """One prompt to an agent or a model; nothing is kept. With a `model` alone, also as OpenAI's old completions."""
+    """Send one prompt to an agent or a model; nothing is stored. With a `model` alone, the format is also OpenAI's."""
     if body.is_openais and not call.accepts(SSE):
         return await _as_openai(call, body)
     if body.echo or body.stream_options or not isinstance(body.prompt, str):
@@ -444,7 +446,7 @@ class _Whole:
 
 @_route("POST", "/v1/sessions/{id}/completions", PROMPT, gives=CompletionReply)
 async def in_session(call: HttpCall, body: SessionCompletionRequest) -> ASGIApp:
-    """One prompt into a session."""
+    """Send one prompt to a session."""
     call.check_model(body.model)
     stored = await call.api.root.sessions.get(call.caller, call.path("id"))
     asked = await call.hub.request(call.caller, asked_for(body, stored.agent or ""))
@@ -468,7 +470,7 @@ def overrides(body: SessionCompletionRequest | CompletionRequest, *, agent: bool
 
 
 def asked_for(body: SessionCompletionRequest | CompletionRequest, target: str) -> StartRun:
-    """Return the start request."""
+    """Return the start request for the prompt, its files and its options."""
     files = [given.path or given.url or "" for given in body.files]
     if "" in files or any(given.path and given.url for given in body.files):
         raise UsageError("files: each entry must have either a `path` or a `url`")

@@ -50,7 +50,7 @@ DONE = event(b"[DONE]")
 
 @_route("POST", "/v1/chat/completions", START, gives=ChatCompletionReply, media=(SSE,), errors=(404, 499, 502))
 async def complete(call: HttpCall, body: ChatCompletionRequest) -> ASGIApp:
-    """A chat completion as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
+    """Create a chat completion in OpenAI's format: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
     find = partial(call.api.remembered.find, call.caller.subject)
     prepared = await prepare(call, body, asked(body.messages, tools=body.tools is not None, find=find))
 
@@ -114,7 +114,7 @@ async def prepare(call: HttpCall, body: ChatCompletionRequest, conversation: Con
 
 
 def offered(tool: ToolOffered) -> Tool:
-    """Return a tool of the client's, whose call ends the run."""
+    """Return a tool for a function of the client; a call of it ends the run."""
     function = tool.function
     spec = ToolSpec(name=function.name, description=function.description or "")
     if function.parameters:
@@ -221,7 +221,7 @@ def target_of(name: str | None, forwarded: Any) -> str:
     "POST", "/v1/responses", START, tag="openai", gives=ResponseReply, media=(SSE,), errors=(404, 499, 502)
 )  # fmt: skip
 async def respond(call: HttpCall, body: ResponsesRequest) -> ASGIApp:
-    """A response as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
+    """Create a response in OpenAI's format: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
     stored, subject = call.api.responses, call.caller.subject
     earlier = stored.messages(subject, body.previous_response_id)
     fresh, places = messages_of(body.input, partial(stored.item, subject))
@@ -260,7 +260,7 @@ def model_agent(model: str | None, instructions: str = "") -> Agent:
 
 @route("POST", "/v1/embeddings", START, tag="openai", gives=EmbeddingsReply, errors=(404, 502))
 async def embed(call: HttpCall, body: EmbeddingsRequest) -> ASGIApp:
-    """Vectors of texts as OpenAI's; `model` is an embedding model."""
+    """Create embeddings of texts in OpenAI's format; `model` is an embedding model."""
     root = call.api.root
     model = _full_name(root, body.model)
     try:

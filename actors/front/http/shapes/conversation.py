@@ -32,7 +32,7 @@ _EACH = 1024
 
 
 class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that a finished run leaves to its client.
+    """Calls of client tools with which a run has ended; the client executes them.
 
     Attributes:
         calls: calls for the client to execute; their ids are unique among all runs.
@@ -74,7 +74,7 @@ def asked(
     field: str = "messages",
     places: Sequence[str] | None = None,
 ) -> ConversationRequest:
-    """Split the messages for a run.
+    """Split the messages of a request into system prompt, history and new prompt.
 
     Args:
         tools: whether calls and their results are included; else they are skipped.
@@ -204,7 +204,7 @@ def _image(url: str, place: str) -> ImagePart:
 
 
 def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: bool = False) -> HandedOut | None:
-    """Return the calls that a finished run leaves to its client; None if the run ended with an answer.
+    """Return the calls of client tools with which a run has ended; None if it ended with an answer.
 
     Args:
         said: the whole conversation; calls without a result are marked as interrupted.
@@ -238,7 +238,9 @@ def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: b
 
 
 class Remembered:
-    """The newest runs that wait for tools of their clients, by subject and first call."""
+    """The newest runs that ended with calls of client tools, by subject and first call, so that the next request can
+    continue them.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], tuple[HandedOut, int]] = OrderedDict()
@@ -262,7 +264,7 @@ class Remembered:
 
 
 class ClientCalls:
-    """Calls of the client's own tools that a run leaves to its client."""
+    """Collector of the calls of client tools with which a run ends."""
 
     def __init__(self, remembered: Remembered, subject: str, before: Sequence[Turn], *, one: bool) -> None:
         self._remembered = remembered

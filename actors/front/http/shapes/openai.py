@@ -29,14 +29,14 @@ MOST_TOOLS = 128
 
 
 class CallWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """Which function a call means; `arguments` is the text of a JSON object, as the model wrote it."""
+    """Function of a call, and its `arguments`: the text of a JSON object, as the model wrote it."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64)]
     arguments: Text = "{}"
 
 
 class CallSaid(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that an assistant message has made."""
+    """Tool call in an assistant message."""
 
     id: Annotated[str, Meta(min_length=1, max_length=256)]
     function: CallWritten
@@ -44,7 +44,7 @@ class CallSaid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message: `content` is text, or parts of the types `text` and `image_url`.
+    """Message: `content` is text, or parts of the types `text` and `image_url`.
 
     Attributes:
         tool_calls: of an assistant message.
@@ -58,13 +58,13 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream has beside its text."""
+    """Options of a stream."""
 
     include_usage: bool | None = False
 
 
 class FunctionOffered(msgspec.Struct, frozen=True, kw_only=True):
-    """A function that the client plays. `parameters` is a JSON Schema of type object."""
+    """Function that the client executes. `parameters` is a JSON Schema of type object."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
     description: Value | None = None
@@ -72,41 +72,41 @@ class FunctionOffered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FunctionNamed(msgspec.Struct, frozen=True, kw_only=True):
-    """The name of a function."""
+    """Name of a function."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
 class ToolNamed(msgspec.Struct, frozen=True, kw_only=True):
-    """The one tool that the model has to call first."""
+    """Tool that the model must call first."""
 
     type: Literal["function"]
     function: FunctionNamed
 
 
 class ToolOffered(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of the client's."""
+    """Tool that the client executes."""
 
     type: Literal["function"]
     function: FunctionOffered
 
 
 class SchemaWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A schema that the answer has to fit."""
+    """JSON Schema that the answer must match."""
 
     schema: Object
     name: Name = ""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answer has to look like."""
+    """Format of the answer."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: SchemaWanted | None = None
 
 
 class CallboardOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What OpenAI has no word for.
+    """Options that OpenAI's format does not have.
 
     Attributes:
         variables: values of the agent's variables.
@@ -125,7 +125,7 @@ NeverTrue = Annotated[Literal[False], Meta(description="There are none.")]
 
 
 class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """As OpenAI's; see the module. Sampling is that of an agent, or of a model by itself: graphs have their own."""
+    """Request in OpenAI's format. Sampling options apply to an agent, or to a model itself; graphs have their own."""
 
     model: Annotated[Path, Meta(min_length=1, description="`agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model.")]
     messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=10_000)]
@@ -218,7 +218,7 @@ def finish_of(stop: str) -> Finish:
 
 
 class ChatUsage(msgspec.Struct, kw_only=True):
-    """Tokens as OpenAI counts them."""
+    """Number of tokens under OpenAI's names."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -226,7 +226,7 @@ class ChatUsage(msgspec.Struct, kw_only=True):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """The message that answers."""
+    """Message with the answer."""
 
     content: str | None
     role: Literal["assistant"] = "assistant"
@@ -235,7 +235,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one answer."""
+    """The only choice of a reply."""
 
     message: Said
     index: int = 0
@@ -244,7 +244,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatCompletionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat completion."""
+    """Reply to a chat completion request."""
 
     id: str
     created: int
@@ -256,7 +256,7 @@ class ChatCompletionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatCompletionProjection:
-    """Projects a run to a chat completion.
+    """Mapping of a run to a chat completion: as one reply, or as chunks.
 
     Args:
         usage: True sends the usage at the end of a stream.
@@ -329,7 +329,7 @@ class ChatCompletionProjection:
 
     @property
     def reply(self) -> ChatCompletionReply:
-        """The whole reply of a finished run."""
+        """Return the whole reply of a finished run."""
         output, calls = self._outcome["output"], [call_as_openai(call) for call in self._calls()]
         if calls:
             said = Said(content=output or None, tool_calls=calls)
@@ -383,7 +383,7 @@ MOST_INPUTS = 2048
 
 
 class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /v1/embeddings`. Fields that are not listed (`user`) change nothing.
+    """Body of `POST /v1/embeddings`. Other fields (`user`) are ignored.
 
     Attributes:
         model: `client:model`, or the name of the model that `rag_embedding_model` sets.
@@ -403,7 +403,7 @@ class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The vector of a text: numbers, or the base64 of 32-bit numbers, little-endian."""
+    """Vector of a text: numbers, or the base64 of 32-bit little-endian numbers."""
 
     index: int
     embedding: list[float] | str

@@ -62,7 +62,7 @@ class ResponsesFunction(FunctionOffered, frozen=True, kw_only=True):
 
 
 class ResponsesFunctionNamed(FunctionNamed, frozen=True, kw_only=True):
-    """The one function that the first answer has to call."""
+    """Function that the model must call first."""
 
     type: Literal["function"]
 
@@ -90,7 +90,7 @@ class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /v1/responses`. Fields that are not listed (`include`, `truncation`, `user` ...) change nothing.
+    """Body of `POST /v1/responses`. Other fields (`include`, `truncation`, `user` ...) are ignored.
 
     Attributes:
         input: a prompt, or items of the types message, function_call, function_call_output, item_reference, reasoning.
@@ -165,7 +165,7 @@ class ResponsesUsage(msgspec.Struct, kw_only=True):
 
 
 class ResponseReply(msgspec.Struct, kw_only=True):
-    """A response. `output` holds at most one message, and the calls of the client's functions."""
+    """Reply to a response request. `output` has at most one message, and the calls of the client's functions."""
 
     id: str
     created_at: int
@@ -360,7 +360,7 @@ class StoredResponses:
 
 
 class ResponseProjection:
-    """Projects a run to a response and its stream.
+    """Mapping of a run to a response: as one reply, or as its stream of events.
 
     Args:
         calls: returns the calls that the run leaves to its client; called when the run is over.

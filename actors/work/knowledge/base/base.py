@@ -124,7 +124,7 @@ class KnowledgeBase:
             return list((await self._in_thread(generation.catalogue.known)).values())
 
     async def lost(self) -> LostSources:
-        """Return the sources that the last build could not read."""
+        """Return the sources that the last build could not read, with the reasons."""
         return await self._in_thread(self._layout.lost)
 
     async def export(self, write: Callable[[Sequence[Chunk]], None]) -> None:
@@ -314,7 +314,7 @@ class Generation:
     def find(
         self, text: str, vector: Floats | None, limit: int, filters: tuple[str, ...], fusion: Fusion
     ) -> list[tuple[ChunkRow, float]]:
-        """Return the best chunks with their scores, best first. See `KnowledgeBase.retrieve`.
+        """Return the chunks that fit a query best, with their scores; best first. See `KnowledgeBase.retrieve`.
 
         Raises:
             KnowledgeError: the vector is not of this base's model.
@@ -400,7 +400,9 @@ def candidates(fusion: Fusion, top_k: int) -> int:
 
 
 def words_weight(model: str) -> float:
-    """Return the summand that the best word score adds to a cosine of this embedding model."""
+    """Return the weight of word scores for this embedding model: the best one adds this amount to the cosine
+    similarity.
+    """
     return WORDS_WEIGHTS.get(model, WORDS_WEIGHT)
 
 

@@ -52,7 +52,7 @@ class KnowledgeSource(Protocol):
 
 
 class BaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a base.
+    """Settings with which a base is built: chunk sizes, language, and the number of chunks that are compared exactly.
 
     Attributes:
         chunk_size, chunk_overlap: settings of the splitter, in characters. If they change, all sources are split again;
@@ -176,7 +176,7 @@ def no_unicode(name: str) -> Unreadable:
 
 
 def halves(matrix: Floats, rows: int, dimension: int, model: str) -> list[bytes]:
-    """Return each row, scaled to length 1, as the bytes of 16 bit floats.
+    """Return each vector, scaled to length 1, as the bytes of 16 bit floats.
 
     Raises:
         KnowledgeError: the shape of the matrix is wrong, or it contains NaN or infinity.

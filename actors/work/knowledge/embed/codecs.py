@@ -106,7 +106,7 @@ def vector(numbers: list[float] | str) -> list[float]:
 
 
 def decoded(body: bytes, type: type[T]) -> T:
-    """Decode an answer. Raises ModelError if it does not have the provider's format."""
+    """Decode a provider's JSON. Raises ModelError if it does not have the provider's format."""
     return read(json_decoder(type).decode, body)
 
 
@@ -292,7 +292,7 @@ _COHERE_ON_BEDROCK = EmbeddingCodec(
 
 
 def of_bedrock(model: str) -> EmbeddingCodec:
-    """Return the codec of a model, by its id or ARN. Raises Unsupported if it is not known."""
+    """Return the codec of an embedding model on Bedrock, by its id or ARN. Raises Unsupported for an unknown model."""
     if "titan-embed-text" in model or "titan-embed-g1-text" in model:
         return _TITAN
     if "cohere.embed-" in model:  # version 3 accepts 2,048 characters
@@ -390,7 +390,7 @@ _CONTENT = EmbeddingCodec(
 
 
 def of_vertex(model: str) -> EmbeddingCodec:
-    """Return the codec of a model."""
+    """Return the codec of an embedding model on Vertex AI, by its name."""
     name = maker_of(model)[1]
     if name.startswith("gemini-embedding-001"):
         return msgspec.structs.replace(_PREDICT, most=1, batch=1)

@@ -76,7 +76,7 @@ Read = Callable[[bytes], Awaitable[tuple[T, float | None]]]
 
 
 class Post(msgspec.Struct, frozen=True):
-    """Request ready to be sent.
+    """Encoded request to an embedding or rerank model, ready to be sent.
 
     Attributes:
         tells: type of the event that reports the end of the request.

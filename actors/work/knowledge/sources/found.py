@@ -190,7 +190,7 @@ class FetchedSource(FoundSource):
 
 
 async def held(context: SourceContext, raw: RawDocument) -> FetchedSource | Unreadable:
-    """Read fetched bytes into a source."""
+    """Return a source for fetched bytes, which are read to documents now; `Unreadable` if they can't be read."""
     try:
         contents = await context.read(raw)
     except CantRead as error:
@@ -199,7 +199,7 @@ async def held(context: SourceContext, raw: RawDocument) -> FetchedSource | Unre
 
 
 def explained(error: OSError | CantRead) -> str:
-    """Return why a file can't be read."""
+    """Return the reason why a file can't be read, for users."""
     return str(error) if isinstance(error, CantRead) else f"the file can't be read: {error.strerror or error}"
 
 

@@ -41,7 +41,7 @@ class Unusable(Exception):
 
 
 class ProtectedResource(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 9728."""
+    """Metadata document of an MCP server as a protected resource (RFC 9728)."""
 
     resource: str
     authorization_servers: tuple[str, ...] | None = None
@@ -50,7 +50,7 @@ class ProtectedResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 8414, and OpenID Connect Discovery."""
+    """Metadata document of an authorization server (RFC 8414, or OpenID Connect Discovery)."""
 
     issuer: str
     authorization_endpoint: str | None = None
@@ -222,7 +222,7 @@ def is_loopback(host: str) -> bool:
 
 
 def words(scope: str | None) -> tuple[str, ...]:
-    """Return the distinct scopes in a text."""
+    """Return the distinct scopes in a text, which are separated by blanks."""
     return tuple(dict.fromkeys((scope or "").split()))
 
 

@@ -29,7 +29,9 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 
 def header_paths(schema: Json) -> Paths:
-    """Return the paths of such values in a call's arguments, with the names of their headers."""
+    """Return the paths of the values in a call's arguments that are also sent as headers, with the names of the
+    headers.
+    """
     return dict(_found(schema, ()))
 
 
@@ -50,7 +52,7 @@ def header_fault(schema: Json) -> str:
 
 
 def param_headers(paths: Paths, arguments: Mapping[str, Json]) -> dict[str, str]:
-    """Return the headers of a call; a missing value has none."""
+    """Return the headers that repeat arguments of a call; a missing argument has none."""
     headers: dict[str, str] = {}
     for path, name in paths.items():
         value: Json = arguments

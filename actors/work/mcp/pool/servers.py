@@ -175,7 +175,7 @@ class McpServers:
             scope.close()
 
     def used(self, key: PoolKey) -> None:
-        """Handle the end of a use: while a start waits for a slot, no scope keeps an unused server."""
+        """Handle the end of a use: while a start waits for a slot, all unused leases of this server are released."""
         if self.leases.pool.crowded and not key.by:
             self._give_back({key})
 

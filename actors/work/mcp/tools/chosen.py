@@ -103,7 +103,7 @@ def wanted_by_nodes(graph: Graph, context: RunServices) -> dict[str, WantedServe
 
 
 def absent(names: Iterable[str], context: RunServices) -> dict[str, str]:
-    """Return the servers among these that are not configured, each with a suggestion."""
+    """Return the servers among these that are not configured, each with a hint for the user."""
     if context.mcp is None:
         return {}
     pool, aliases = context.mcp(), context.settings.mapping_mcp_servers

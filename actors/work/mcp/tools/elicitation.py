@@ -53,7 +53,7 @@ class _NobodyThere(_Ended):
 
 
 async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the `ElicitResult`.
+    """Ask the user the questions of an elicitation request, and return the `ElicitResult`.
 
     Raises:
         McpError: the server's request is invalid.

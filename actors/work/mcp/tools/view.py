@@ -297,7 +297,7 @@ _STOPPED = {"end": "endTurn", "length": "maxTokens", "tools": "toolUse", "refuse
 
 
 async def sample(me: Actor, talk: ServersView, server: Server, params: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the `CreateMessageResult`.
+    """Send a server's sampling request to the model, and return the `CreateMessageResult`.
 
     Raises:
         McpError: sampling is not allowed, the request is invalid, or the model fails.

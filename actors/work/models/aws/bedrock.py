@@ -364,7 +364,7 @@ _NOVA = re.compile(r"amazon\.nova-(?:2-)?(?:micro|lite|pro|premier)")
 
 
 def mark(body: dict[str, Json], cache: Cache, request: chat.ChatRequest, model: str) -> None:
-    """Add cache points to the body of a request, if the settings and the model allow it."""
+    """Add cache points to the body of a Converse request, if the settings and the model allow it."""
     nova = _NOVA.search(model) is not None
     claude = reasoning.claude(model)
     known = nova or (claude is not None and (claude.version >= (3, 7) or "3-5-haiku" in model))

@@ -68,7 +68,7 @@ OnVertex = GeminiCodec | AnthropicCodec | OpenAiCodec
 
 
 def vertex_codec(model: str, access: VertexAccess, cache: Cache, client: str) -> OnVertex:
-    """Return the codec of a model.
+    """Return the codec of a model on Vertex AI, selected by its publisher.
 
     Raises:
         ConfigError: the model needs more than an API key.
@@ -201,7 +201,7 @@ class VertexAccess(msgspec.Struct, frozen=True):
 
 
 def access_of(client: ClientSettings, key: str, environ: Mapping[str, str], file: str) -> VertexAccess:
-    """Return the access of a client.
+    """Return the location, project and credentials for requests of a client.
 
     Args:
         key: API key of this client; "" if there is none.

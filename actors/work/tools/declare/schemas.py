@@ -152,7 +152,7 @@ class TypeReader(ABC, Generic[Node]):
 
     @abstractmethod
     def named(self, text: str) -> Schema:
-        """Return the schema of a type named in a comment; that of a text for an unknown type."""
+        """Return the schema of a type named in a comment; for an unknown type, that of a text."""
 
     @abstractmethod
     def _schema(self, node: Node) -> Schema: ...
@@ -203,7 +203,7 @@ class TypeReader(ABC, Generic[Node]):
 
     @contextmanager
     def written_out(self, name: str) -> Iterator[None]:
-        """Guard the inlining of the type `name`.
+        """Protect the block, which inlines the type `name`, against endless recursion and oversized schemas.
 
         Raises:
             UnreadableDeclaration: the type contains itself, or the schema is too large.

@@ -196,7 +196,7 @@ class Terminal:
 
 
 def wants_one(file: Path) -> bool:
-    """Return True if this bash file mentions `/dev/tty`."""
+    """Return True if this bash file mentions `/dev/tty`, so that its calls need a pseudo terminal."""
     try:
         return MENTIONED in file.read_bytes()
     except OSError:

@@ -116,7 +116,7 @@ def handed_over(
     raw: Mapping[str, str] = NO_RAW,
     host: Host | None = None,
 ) -> bytes:
-    """Return the content of the call file.
+    """Return the bytes that a runner reads from its call file: the function, and its arguments.
 
     Args:
         environ: the call's environment, in which a variable may supply an argument.
