@@ -208,7 +208,7 @@ class UnreadOfAll:
 
     @contextmanager
     def of(self, subject: str) -> Iterator[Unread]:
-        """Yield the count of unread bytes shared by all connections of an API key, for the lifetime of one connection."""
+        """Yield the unread bytes that all connections of an API key share, for the lifetime of one connection."""
         mine = self._of.setdefault(subject, Unread())
         mine.connections += 1
         try:

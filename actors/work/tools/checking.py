@@ -129,7 +129,7 @@ def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         malformed = shortened(call.malformed, 1_000)
         arguments = call.arguments
         if len(text_of(arguments)) > LONGEST_ARGUMENTS:
-            arguments, malformed = {}, f"(an object of more than {LONGEST_ARGUMENTS} characters)"
+            arguments, malformed = {}, f"(arguments left out: an object of more than {LONGEST_ARGUMENTS} characters)"
         # Some providers send no ids, or the same id twice. Results are matched by id, so each call needs its own.
         usable = call.id and call.id not in seen and len(call.id) <= LONGEST_NAME
         id = call.id if usable else f"call_{number}_{len(seen)}"

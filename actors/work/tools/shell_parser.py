@@ -129,10 +129,10 @@ def assignment_problem(text: str) -> str:
     name, _, value = text.partition("=")
     if name in HARMLESS_VARIABLES:
         fits = _PLAIN_VALUE.fullmatch(value) or (name == "TZ" and _ZONE.fullmatch(value))
-        return "" if fits else f"the value of `{written(name)}`"
+        return "" if fits else f"the value assigned to `{written(name)}`"
     if name in _CHOSEN and value in (_CHOSEN[name], ""):
         return ""
-    return f"an assignment of `{written(name)}`"
+    return f"an assignment to the variable `{written(name)}`"
 
 
 def _decoded(found: re.Match[str]) -> str:
@@ -656,7 +656,7 @@ class _Reader:
             self.at += 1
             made.append(mark(f"${one}"))
         elif not quoted and one != "" and one in "'\"":
-            self.note(f"quotes with a dollar before them (`${one}...{one}`)")
+            self.note(f"a quotation with a dollar sign before it (`${one}...{one}`)")
             if one == "'":
                 found = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
                 if found is None:

@@ -72,8 +72,7 @@ async def _from(line: ChatLine) -> None:
     looked = await fork_run(line.hub, line.caller, wanted)
     if looked.again:
         await line.say(
-            "The new run repeats these effects of steps that came later:\n"
-            + "\n".join(f"- {each}" for each in looked.again)
+            "The new run repeats these side effects of later steps:\n" + "\n".join(f"- {each}" for each in looked.again)
         )
         if not await line.confirm("Go on?"):
             return

@@ -581,7 +581,7 @@ class HttpLink(WebLink):
         """End the session on the server, if there is one, and close all connections."""
         if self._session and self.lost is None:
             with trio.move_on_after(DELETE_WITHIN), suppress(McpError):  # the server also ends unused sessions itself
-                response = await self._web.send("DELETE", "the end of the session", headers=self._headers(""))
+                response = await self._web.send("DELETE", "the request to end the session", headers=self._headers(""))
                 await response.aclose()
         if self.lost is None:
             self.lost = McpLost(f"the connection to {self._web.who} was closed")
