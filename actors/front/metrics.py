@@ -91,7 +91,7 @@ def _now(_: Event) -> float:
 
 @final
 class Names:
-    """The known values of each label."""
+    """Known values of each metric label, bounded in number."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}
@@ -510,7 +510,7 @@ def timed_by(waits: LatencyHistogram) -> type[Mailbox]:
 
 
 def cluster_figures(figures: ClusterFigures) -> Iterable[Metric]:
-    """Yield the cluster's metrics."""
+    """Yield the metrics about a cluster: queue, workers, leases."""
     yield GaugeMetricFamily("cluster_queued_runs", "Runs that wait for a worker.", figures.queued)
     yield GaugeMetricFamily(
         "cluster_queued_oldest_seconds", "Time that the oldest queued run has waited.", figures.oldest

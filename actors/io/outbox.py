@@ -201,7 +201,7 @@ class Unread:
 
 @final
 class UnreadOfAll:
-    """Registry of `Unread` by key."""
+    """Counts of unread output bytes, one per API key."""
 
     def __init__(self) -> None:
         self._of: dict[str, Unread] = {}

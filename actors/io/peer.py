@@ -134,15 +134,15 @@ class Peer:
         await send(self.encoded_result(request.id, result))
 
     def encoded_result(self, id: jsonrpc.Id, result: Any) -> bytes:
-        """Encode a result."""
+        """Encode the result of a request as a JSON-RPC response."""
         return jsonrpc.encode_result(id, result)
 
     def encoded_notification(self, method: str, params: Any) -> bytes:
-        """Encode an outgoing notification."""
+        """Encode an outgoing notification as JSON-RPC."""
         return jsonrpc.encode_notification(method, params)
 
     def encoded_request(self, id: jsonrpc.Id, method: str, params: Any) -> bytes:
-        """Encode an outgoing request."""
+        """Encode an outgoing request as JSON-RPC."""
         return jsonrpc.encode_request(id, method, params)
 
     async def taken_back(self, id: jsonrpc.Id) -> None:
@@ -353,7 +353,7 @@ class Peer:
             asked.settled.set()
 
     def close(self) -> None:
-        """End everything that belongs to the connection."""
+        """End the requests and tasks that belong to the connection."""
         self._closed = True
         for asked in self._asked.values():
             asked.settled.set()

@@ -86,7 +86,7 @@ class SecretTexts:
             self.add((secret,))
 
     def hidden(self, text: str) -> str:
-        """Redact the text."""
+        """Replace the added secrets in a text."""
         if len(text) < SHORTEST:  # as most names are
             return text
         for secret in self.texts:
@@ -106,7 +106,7 @@ class SecretTexts:
         return len(text)
 
     def hidden_bytes(self, data: bytes) -> bytes:
-        """Redact the data. Costs one search per secret."""
+        """Replace the added secrets in data. Costs one search per secret."""
         for secret in self.bytes:
             if secret in data:
                 data = data.replace(secret, PUT.encode())
@@ -138,7 +138,7 @@ def handed_out(*values: str, name: str = "") -> None:
 
 
 def anything_handed_out() -> bool:
-    """Return True if there is anything to redact."""
+    """Return True if the vault has handed out a secret in this process, so that texts must be searched."""
     return bool(_mine().texts)
 
 

@@ -188,7 +188,7 @@ class LazyDirectory:
 
     @property
     def is_made(self) -> bool:
-        """True if there is something to remove."""
+        """True if the directory was created, so that it must be removed."""
         return self._path is not None
 
     def remove(self) -> None:

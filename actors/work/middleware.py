@@ -55,7 +55,7 @@ log = logging.getLogger("callboard.models")
 
 
 def checked(middleware: Iterable[Middleware], what: str) -> tuple[Middleware, ...]:
-    """Return middleware as a tuple, after checking that each is an async function.
+    """Return middleware as a tuple, after checking that each of them can be called.
 
     Args:
         what: name of the argument, for errors.

@@ -150,7 +150,7 @@ class KeyRing:
 
 
 def caller_of(key: ApiKey) -> Caller:
-    """Return the caller of a key."""
+    """Return the caller that an entry of `api.auth.keys` describes."""
     return Caller(subject=key.subject, scopes=frozenset(key.scopes), key=key.id or None, name=key.subject)
 
 

@@ -391,7 +391,7 @@ class Chat:
         self.hub.root.kernel.spawn(wait, name="chat-run", link=False)
 
     def outlived(self) -> None:
-        """Clear a run that outlived its requester."""
+        """Forget a run that has ended after its requester had left."""
         self.run = self._caller = None
         self._moved.unpark_all()
         if self._within is not None:

@@ -120,7 +120,7 @@ class ChatStorage:
 
     @property
     def name(self) -> str:
-        """Name for users."""
+        """Name of the session that users see."""
         return TEMP if self.temporary else self.stored.alias or self.stored.id
 
     @property

@@ -73,7 +73,7 @@ class ChatLine:
         self.attach: str | None = None
 
     def begun(self) -> None:
-        """Let the next line begin."""
+        """Mark the line as begun, so that the next line in the queue may begin."""
         if self._turn is not None:
             self._turn.leave()
 
@@ -112,7 +112,7 @@ class ChatLine:
         return await self._execute(chat, text, self.person, in_macro=True)
 
     def misused(self) -> UsageError:
-        """Return the usage error of the command."""
+        """Return the usage error of the line's command."""
         assert self.command is not None
         return self.command.misused()
 
@@ -265,7 +265,7 @@ class ChatCommand:
         return "; ".join(needs)
 
     def misused(self) -> UsageError:
-        """Return the usage error."""
+        """Return the usage error of the command, for a line with wrong arguments."""
         return UsageError(f"Usage: {self.called}")
 
 

@@ -279,7 +279,7 @@ async def announce_shortening(line: ChatLine) -> None:
 
 
 def shortened_by(tokens: int, now: int) -> str:
-    """Return the message after a compression."""
+    """Return the note about a compression: the conversation's tokens before and after it."""
     return f"The conversation was compressed from about {tokens:,} tokens to {now:,}; see `.context`."
 
 

@@ -176,7 +176,7 @@ class ClusterWorker(NoWorkers):
             await trio.sleep_forever()
 
     async def drain(self) -> None:
-        """Claim no more runs."""
+        """Stop claiming runs from the queue."""
         self._draining = True
         sign = self.seat.sign
         try:

@@ -26,7 +26,7 @@ RELAYED = frozenset(
 
 
 class Cluster(Protocol):
-    """Operations of a hub on the runs of a cluster."""
+    """Interface of a hub to the runs of a cluster that other processes execute."""
 
     @property
     def logs(self) -> Callable[..., RunLogs]:
@@ -82,7 +82,7 @@ class Cluster(Protocol):
         """
 
     async def delete(self, run: str) -> None:
-        """Delete the run. Raises `Conflict`."""
+        """Delete a run of the cluster. Raises `Conflict` while it is active."""
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
         """Answer a question of a run that another process executes. Raises as `Hub.answer` does."""

@@ -227,7 +227,9 @@ class OpenQuestions:
             del self._feeds[feed]
 
     def asked(self, question: Question) -> None:
-        """Add a question that the registry shows; a held one is not announced again."""
+        """Add a question that was just asked. A question held for a dormant run is already announced, and is not
+        announced again.
+        """
         # The run of a held question has woken and asks again with the same id.
         known, self.open[question.id] = question.id in self.held, question
         if known:
@@ -257,7 +259,7 @@ class OpenQuestions:
                 self.closed(id, by)
 
     async def none_held(self, questions: Iterable[str]) -> None:
-        """Wait until none of these is held."""
+        """Wait until none of these questions is held any more."""
         while not self.held.isdisjoint(questions):
             await self._let_go.park()
 

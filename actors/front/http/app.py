@@ -189,7 +189,7 @@ PREFLIGHT_FOR = "600"
 
 
 def guarded(app: ASGIApp, access: AccessControl, *, metrics: Metrics | None = None) -> ASGIApp:
-    """Return the application with all its layers."""
+    """Return the HTTP application with admission, limits, ids and metrics around it."""
     settings = access.settings
     bounded = RequestBounds(app, max_body=settings.limits.max_body_bytes, timeout=settings.request_timeout_seconds)
     framed = Frame(Admission(bounded, access), force_https=settings.force_https, metrics=metrics)

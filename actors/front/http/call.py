@@ -83,7 +83,7 @@ class HttpCall:
         return getattr(self.request.state, "request_id", "")
 
     def path(self, name: str) -> str:
-        """Return a parameter of the path."""
+        """Return the value of a parameter in the route's path."""
         return str(self.request.path_params[name])
 
     def accepts(self, media: str) -> bool:

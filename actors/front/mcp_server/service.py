@@ -240,7 +240,7 @@ class McpToolCall:
     # --- questions ------------------------------------------------------------------------------------------
 
     def ask(self, question: Question) -> None:
-        """Add a question of the run."""
+        """Add a question of the run, which the client is asked."""
         self.questions[question.id] = question
         self._news.set()
 
@@ -275,7 +275,7 @@ class McpToolCall:
                 self.on_progress(self._steps, note[:NOTE])
 
     def to_wire(self) -> dict[str, Json]:
-        """Return the `CallToolResult`."""
+        """Return the result of the run as MCP's `CallToolResult`."""
         result = self.result
         if isinstance(result, Outcome):
             wire = msgspec.to_builtins(result)
@@ -297,7 +297,7 @@ _SHOWN = ("run_id", "status", "output", "usage", "priced", "turns", "tool_calls"
 
 
 def tool_result(text: str, structured: Json = None, *, failed: bool = False) -> dict[str, Json]:
-    """Return a `CallToolResult`."""
+    """Return a text as MCP's `CallToolResult`."""
     result: dict[str, Json] = {"content": [{"type": "text", "text": text}]}
     if structured is not None:
         result["structuredContent"] = structured
@@ -334,7 +334,7 @@ def takes_forms(capabilities: Mapping[str, Json]) -> bool:
 
 
 def form(question: Question, version: str) -> dict[str, Json]:
-    """Return the parameters of `elicitation/create`."""
+    """Return a question as the parameters of MCP's `elicitation/create`."""
     lines = [question.text, question.problem, question.rule]
     fields: dict[str, Json] = {"answer": _field(question, version)}
     required = ["answer"]

@@ -554,7 +554,7 @@ class Listener:
             spans.over(event.ts, _ENDS[kind])
 
     def close(self) -> None:
-        """End all open spans."""
+        """End all open spans, as those of cancelled runs."""
         runs, self._runs = self._runs, {}
         for spans in runs.values():
             spans.over(datetime.now(UTC), CANCELLED)

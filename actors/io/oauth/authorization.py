@@ -357,7 +357,7 @@ class Redirect:
         self.close()
 
     def close(self) -> None:
-        """Close the port."""
+        """Stop listening for the browser's redirect."""
         for each in self._sockets:
             each.close()
 

@@ -140,12 +140,12 @@ class TokenLease:
 
     @property
     def remaining(self) -> float:
-        """Remaining seconds."""
+        """Seconds until the token expires, by the clock that ends it sooner."""
         return min(self._end - trio.current_time(), self.token.remaining(self._clock()))
 
     @property
     def fresh(self) -> bool:
-        """True if it need not be refreshed yet."""
+        """True if the token is far enough from its expiry that it need not be refreshed yet."""
         return self.remaining > self.token.early
 
 
@@ -521,7 +521,7 @@ def _again(error: UpstreamError | ConfigError) -> CallboardError:
 
 
 class TokenKeeper:
-    """Client of one token's actor."""
+    """Client of the actor that stores and renews one token, for all callers in the process."""
 
     def __init__(self, start: Callable[[TokenKeeper], Awaitable[Ref[Renew]]], name: str) -> None:
         self.name = name

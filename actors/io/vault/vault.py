@@ -94,7 +94,7 @@ class Vault:
 
     @property
     def is_there(self) -> bool:
-        """True if there is a vault."""
+        """True if the user has a vault: its file exists, or a command is configured."""
         return self.file is None or self.file.stamp is not None
 
     def get(self, name: str, /) -> str | None:

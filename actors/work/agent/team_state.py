@@ -65,7 +65,7 @@ class AgentTask(msgspec.Struct, kw_only=True):
     held: bool = False
 
     def as_json(self) -> dict[str, Json]:
-        """Return the task for the model."""
+        """Return the task as the JSON object that the model reads."""
         shown: dict[str, Json] = {"id": self.id, "subject": self.subject, "status": self.status}
         if self.description:
             shown["description"] = self.description

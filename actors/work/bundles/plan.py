@@ -176,7 +176,7 @@ def _changes(item: Item, offer: BundleCandidate, fates: Mapping[str, Fate], base
 
 
 def bundle_line(name: str, bundle: Bundle) -> str:
-    """Return a bundle as one line."""
+    """Return name and origin of a bundle in one line."""
     if bundle.url == BUILT_IN:
         return f"{name}, which is built into Callboard {bundle.commit}"
     commit = f", commit {bundle.commit[:12]}" if len(bundle.commit) >= 40 else ""

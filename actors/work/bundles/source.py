@@ -181,7 +181,7 @@ class SourceTree(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
 
     def below(self, top: str) -> SourceTree:
-        """Return the tree of a subdirectory."""
+        """Return the part of the tree below a subdirectory."""
         if not top:
             return self
         start = f"{top}/"

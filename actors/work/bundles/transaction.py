@@ -329,7 +329,7 @@ def read_manifest(base: Path) -> InstallManifest:
 
 
 def encode_manifest(record: InstallManifest) -> bytes:
-    """Return the contents of the file."""
+    """Return the contents of the file `installed.json` for this record."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 

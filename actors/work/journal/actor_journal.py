@@ -105,7 +105,7 @@ class JournalScope:
         return value
 
     def note(self, name: str, value: object) -> None:
-        """Store a finding."""
+        """Append a finding of the actor's own code to the journal, under a name."""
         self.run.note(self.path, name, value)
 
     def ended(self, name: str) -> msgspec.Raw | None:
@@ -319,7 +319,7 @@ class JournalPlayer:
 
     @property
     def now(self) -> int:
-        """Milliseconds of the run's execution."""
+        """Milliseconds for which the run has executed, in all incarnations."""
         return self._run.now
 
     @property
@@ -343,7 +343,7 @@ class JournalPlayer:
         return self.scopes.child(actor, self.path_of_child(id), ends=ends)
 
     def path_of_child(self, id: str) -> str:
-        """Return the path of the child with this id."""
+        """Return the journal path of the child with this id."""
         return f"{self.path}/{id}" if self.path else id
 
     def undelivered_messages(self) -> list[Letter]:
@@ -366,7 +366,7 @@ class JournalPlayer:
         return decider
 
     async def line_up(self, work: Work) -> None:
-        """Wait until this work may begin."""
+        """Wait until this work may begin: in a durable run at once, because only a replay has a recorded order."""
 
     async def ends_in_turn(self, ended: int | str) -> None:
         """Wait until the end of the work with this key, or of the child with this id, may be delivered."""
@@ -420,7 +420,7 @@ class JournalPlayer:
             self._uses[work.key] = self._uses.get(work.key, 1) + 1
 
     def path_of(self, work: Work) -> str:
-        """Return the path of unfinished work."""
+        """Return the journal path of the decider's unfinished work with this key."""
         uses = self._uses.get(work.key, 1)
         name = f"{work.key}.{uses}" if uses > 1 else str(work.key)
         return f"{self.path}/{name}" if self.path else name
@@ -454,7 +454,7 @@ class OpenChildren(msgspec.Struct):
     replies: dict[str, str | list[str]] = {}
 
     def on_message(self, message: Message) -> None:
-        """Process a message to the conversation."""
+        """Update the open children and questions by a replayed message to the conversation."""
         if isinstance(message, ChildEnded):
             self.children[message.record.id] = None
         elif isinstance(message, EscalationNoted):

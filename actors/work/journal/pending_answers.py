@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PendingAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Answer in the inbox of a run."""
+    """Answer to a question of a run that no process executes, stored until the run resumes."""
 
     answer: Answer
 
@@ -88,7 +88,7 @@ def _is_late(row: Asked) -> bool:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """Return an answer in its form in the inbox."""
+    """Encode an answer in the form in which the run's inbox stores it."""
     return msgspec.msgpack.encode(PendingAnswer(answer))
 
 

@@ -393,7 +393,7 @@ class RowsOut(Protocol):
         """Write the appended rows soon, without a barrier."""
 
     def stop(self) -> None:
-        """Store nothing more."""
+        """Write no further rows of the run."""
 
     async def barrier(self) -> None:
         """Wait until all rows appended before are on the disk. Raises as `RunJournal.barrier`."""

@@ -45,7 +45,7 @@ class BaseInfo:
         return settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the state as a JSON object."""
+        """Return the state as the JSON object that `callboard kb` prints."""
         meta = self.meta
         about: dict[str, Any] = {
             "target": self.recipe.target,

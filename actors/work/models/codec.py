@@ -337,7 +337,7 @@ class StreamReader:
                 yield from self.take(event.data.strip())
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """Yield the deltas of one event."""
+        """Yield the deltas of text, reasoning and tool calls in one stream event."""
         raise NotImplementedError
 
     def finish(self) -> chat.ChatReply:
@@ -475,7 +475,7 @@ def arguments_sent(call: chat.ToolCall) -> str:
 
 
 def data_url(part: chat.ImagePart | chat.FilePart) -> str:
-    """Return the part as a data URL."""
+    """Return an image or file of a message as a `data:` URL."""
     return f"data:{media_type_of(part)};base64,{base64_of(part)}"
 
 
@@ -485,7 +485,7 @@ def media_type_of(part: chat.ImagePart | chat.FilePart) -> str:
 
 
 def base64_of(part: chat.ImagePart | chat.FilePart) -> str:
-    """Return the part's bytes in base64."""
+    """Return the bytes of an image or file in base64."""
     return base64.b64encode(part.data).decode("ascii")
 
 

@@ -134,7 +134,7 @@ async def _info(line: ChatLine) -> None:
 
 
 def counted(number: int, word: str) -> str:
-    """`1 tool`, `2 tools`."""
+    """Return a number with its noun: `1 tool`, `2 tools`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 

@@ -123,7 +123,7 @@ class RunLog:
         self._writer.put(self, from_any_thread(done))
 
     def end(self) -> None:
-        """Close a file that has no summary."""
+        """Close the log's file, for a log without a summary."""
         self._writer.put(self, _nothing)
 
     def forget(self) -> None:

@@ -240,7 +240,7 @@ class Running:
         return self._logs.recorder(run, self._redactor())
 
     def without_secrets(self, data: bytes) -> bytes:
-        """Return this JSON without secrets."""
+        """Return JSON data with secrets redacted."""
         return self._redactor()(data)
 
     def _redactor(self) -> Callable[[bytes], bytes]:

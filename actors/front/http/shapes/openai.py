@@ -284,7 +284,7 @@ class ChatCompletionProjection:
         self._said = self._turn_said = False
 
     def take(self, logged: LoggedEvent) -> list[dict[str, Json]]:
-        """Return the chunks for an event of the run."""
+        """Return the chunks of the stream for an event of the run."""
         event = decode(logged.data)
         if event is None:
             return []

@@ -155,7 +155,7 @@ def _format_of(text: TextOptions | None) -> Format | None:
 
 
 class ResponsesUsage(msgspec.Struct, kw_only=True):
-    """Tokens of the run."""
+    """Number of tokens of the run, under the names of the Responses API."""
 
     input_tokens: int = 0
     input_tokens_details: dict[str, int] = msgspec.field(default_factory=lambda: {"cached_tokens": 0})

@@ -281,7 +281,7 @@ def _to_cohere_on_bedrock(model: str, texts: Sequence[str], query: bool) -> tupl
 
 
 def invoke(model: str) -> str:
-    """Return the path that invokes a model on Bedrock."""
+    """Return the URL path that invokes a model on Bedrock."""
     return f"/model/{quote(model, safe='')}/invoke"
 
 

@@ -55,5 +55,5 @@ def watch(seconds: float) -> Callable[[], None]:
 
 
 def megabytes(size: int) -> str:
-    """Return a size for messages."""
+    """Return a size in bytes as text in MB, for messages."""
     return f"{size / MIB:.0f} MB" if size >= 10 * MIB else f"{size / MIB:.1f} MB"

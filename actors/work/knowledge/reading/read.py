@@ -211,7 +211,7 @@ MEGABYTES = 2048
 
 
 class WorkerHead(msgspec.Struct, frozen=True):
-    """First line of the worker's output."""
+    """First line of the PDF worker's output: title and number of pages."""
 
     title: str = ""
     pages: int = 0

@@ -332,7 +332,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def normal(path: Path) -> Path:
-    """Remove `..` from a path, which would end up in names; symbolic links stay unresolved."""
+    """Remove `..` from a path, so that no source has it in its name; symbolic links stay unresolved."""
     return Path(os.path.normpath(path))
 
 
@@ -372,7 +372,7 @@ def source_name(context: SourceContext, path: str, target: str) -> str:
 
 @final
 class DiskFile(FoundSource):
-    """File on disk."""
+    """File on disk as a source of a knowledge base; it is read on demand."""
 
     def __init__(self, context: SourceContext, source: str, entry: WalkedFile) -> None:
         super().__init__(source, size=entry.size, mtime=entry.mtime)

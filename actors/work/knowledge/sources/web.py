@@ -431,7 +431,7 @@ class CrawlHistory:
         self.known: dict[str, Visit] = {}
 
     async def load(self) -> None:
-        """Read the file. Incomplete lines are ignored."""
+        """Read the record of an earlier crawl. Incomplete lines are ignored."""
         if self._file is not None:
             try:
                 data = await trio.to_thread.run_sync(self._file.read_bytes, limiter=self._limiter)
@@ -443,7 +443,7 @@ class CrawlHistory:
                     self.known[visit.url] = visit
 
     async def add(self, visit: Visit) -> None:
-        """Append the record of a page."""
+        """Append a fetched page to the record of the crawl."""
         if self._file is not None:
             await trio.to_thread.run_sync(_append, self._file, msgspec.json.encode(visit), limiter=self._limiter)
 
@@ -467,7 +467,7 @@ _NO_DOCUMENTATION = frozenset(("changelog", "changes", "license"))
 
 
 class GithubDirectory(msgspec.Struct, frozen=True):
-    """Directory of a branch."""
+    """Directory of a branch of a GitHub repository."""
 
     owner: str
     repository: str

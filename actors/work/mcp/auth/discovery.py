@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class DocumentGetter(Protocol):
-    """Downloader of JSON documents."""
+    """Interface for downloading OAuth metadata documents."""
 
     async def get(self, url: str, what: str) -> OAuthResponse:
         """Request a JSON object. Raises `CallboardError` without an answer."""

@@ -286,7 +286,7 @@ GRANTS = ("authorization_code", "refresh_token")
 
 
 class RegistrationPoster(Protocol):
-    """Sender of registration requests."""
+    """Interface for sending requests that register a client."""
 
     async def post_json(self, url: str, value: Json, what: str) -> OAuthResponse:
         """Send a JSON object. Raises `CallboardError` without an answer."""

@@ -495,7 +495,7 @@ class Listening:
         self._settled = trio.Event()
 
     def changed(self, method: str, params: Mapping[str, Json]) -> None:
-        """Pass a change notification of the server on."""
+        """Forward a server's notification that its tools, prompts or resources have changed."""
         what = CHANGES[method] or params.get("uri")
         if self._on_change is not None and isinstance(what, str):
             self._on_change(what)

@@ -59,7 +59,7 @@ class OfferedCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """Result of the handshake in either era."""
+    """Result of the handshake: protocol revision, and capabilities of the server."""
 
     version: str
     server: model.Implementation = model.Implementation()

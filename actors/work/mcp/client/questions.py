@@ -25,7 +25,9 @@ AT_ONCE = 64
 
 
 class ServerQuestion(msgspec.Struct, frozen=True):
-    """Question: a request of the old era, or an entry of `inputRequests`."""
+    """Request that a server sends during a call: of the old protocol era, or an entry of `inputRequests` of the new
+    one.
+    """
 
     method: str
     params: dict[str, Json] = {}

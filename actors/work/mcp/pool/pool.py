@@ -336,11 +336,11 @@ class LiveServer:
         self.may_warn: Throttle = Throttle()
 
     def begin(self) -> None:
-        """Count a use that begins."""
+        """Count a use of the server that begins."""
         self.busy += 1
 
     def end(self) -> None:
-        """Count a use that ends."""
+        """Count a use of the server that ends."""
         self.busy -= 1
         self.used: float = trio.current_time()
 

@@ -125,7 +125,7 @@ def status_of(
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Request of another process."""
+    """Request of another process for this one's status, or for a reload."""
 
     ask: Literal["status", "reload"]
     server: str | None = None

@@ -238,7 +238,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked_as(self) -> QuestionKind:
-        """Kind of the question."""
+        """Kind of question that asks for the field: text, yes or no, a choice."""
         if self.kind == "some of":
             return "checkbox"
         return "choice" if self.kind in ("one of", "yes or no") else "text"

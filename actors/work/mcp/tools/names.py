@@ -34,7 +34,7 @@ def meta_name(verb: str, server: str) -> str:
 
 
 def other_name(verb: str, server: str) -> str:
-    """Return the other spelling of `meta_name`."""
+    """Return the other spelling of a `mcp_search_<server>` name, with two underscores after `mcp`."""
     return legal(f"mcp__{verb}_{server}")
 
 

@@ -442,7 +442,7 @@ def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> l
 
 
 def words(text: str) -> list[str]:
-    """Return the normalized words of a text."""
+    """Return the words of a text in the form in which the search compares them."""
     parts = _WORD.findall(_HUMP.sub(" ", text[:_SEARCHED]))
     return [_singular(part.casefold()) for part in parts]
 

@@ -225,7 +225,7 @@ _decode_entries = json_decoder(tuple[PriceEntry, ...]).decode
 
 
 class PriceTable(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Price table. `source` is the origin of its prices, `made` their date."""
+    """Price table of all providers. `source` is the origin of its prices, `made` their date."""
 
     source: str
     made: date

@@ -233,7 +233,7 @@ async def _rewrite(me: Actor, setting: Setting, tool: str, arguments: Arguments)
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """A parsed call of fs_patch or fs_edit.
+    """Call of fs_patch or fs_edit with parsed arguments.
 
     Attributes:
         apply: maps the file's content to the new content and a report. Raises `DiffError`.

@@ -164,7 +164,7 @@ class UnreadableDeclaration(Exception):
 
 
 class ToolScript:
-    """A tool file during parsing.
+    """Tool file during its parsing, with the problems found so far.
 
     Attributes:
         file: its path.
