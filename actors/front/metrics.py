@@ -90,7 +90,7 @@ def _now(_: Event) -> float:
 
 @final
 class Names:
-    """The known values of each label."""
+    """Known values of each metric label, bounded in number."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {}
@@ -125,34 +125,40 @@ class WorkMetrics:
         self._runs = counter("runs", "Runs ended.", "status")
         # `_views` has the process's own view in addition to the runs.
         Gauge("runs_active", "Runs under way.", registry=registry).set_function(lambda: len(self._views) - 1)
-        Gauge("llm_inflight", "Requests to models under way.", registry=registry).set_function(self._inflight)
-        self._retries = counter("llm_retries", "Requests to models that are tried again.", "model")
-        self._waiting = counter("llm_waits", "Requests to models that waited for their turn.", "model", "reason")
-        self._fallbacks = counter("llm_fallbacks", "Requests that went on to another model.", "model", "next")
-        self._operations = histogram(f"{gen_ai}_duration_seconds", "Time to a model's whole answer.", OPERATION, model)
+        Gauge("llm_inflight", "Requests to models that are running.", registry=registry).set_function(self._inflight)
+        self._retries = counter("llm_retries", "Repeated requests to models, after a failure.", "model")
+        self._waiting = counter("llm_waits", "Requests to models that waited before they were sent.", "model", "reason")
+        self._fallbacks = counter("llm_fallbacks", "Requests that were sent to a fallback model.", "model", "next")
+        self._operations = histogram(
+            f"{gen_ai}_duration_seconds", "Time until a model's answer was complete.", OPERATION, model
+        )
         self._firsts = histogram(
-            f"{gen_ai}_time_to_first_chunk_seconds", "Time to the first piece of an answer.", OPERATION, model
+            f"{gen_ai}_time_to_first_chunk_seconds", "Time to the first chunk of an answer.", OPERATION, model
         )
         self._chunks = histogram(
-            f"{gen_ai}_time_per_output_chunk_seconds", "Time between pieces of an answer, its mean.", CHUNK, model
+            f"{gen_ai}_time_per_output_chunk_seconds", "Mean time between chunks of an answer.", CHUNK, model
         )
         self._tokens = histogram(
             "gen_ai_client_token_usage", "Tokens of a request to a model.", TOKENS, model, "gen_ai_token_type"
         )
         self._workflows = histogram(
-            "gen_ai_workflow_duration_seconds", "Time of a graph's or workflow's run.", LONG, "gen_ai_workflow_name"
+            "gen_ai_workflow_duration_seconds", "Duration of a graph's or workflow's run.", LONG, "gen_ai_workflow_name"
         )
-        self._agents = histogram(f"{agents}_duration_seconds", "Time of an agent's loop.", LONG, agent)
-        self._agent_requests = histogram(f"{agents}_inference_calls", "Requests to models of one loop.", CALLS, agent)
-        self._agent_tools = histogram(f"{agents}_tool_calls", "Tool calls of one loop.", CALLS, agent)
+        self._agents = histogram(f"{agents}_duration_seconds", "Duration of an agent's loop.", LONG, agent)
+        self._agent_requests = histogram(
+            f"{agents}_inference_calls", "Requests to models of one agent loop.", CALLS, agent
+        )
+        self._agent_tools = histogram(f"{agents}_tool_calls", "Tool calls of one agent loop.", CALLS, agent)
         self._tools = histogram(
-            "gen_ai_execute_tool_duration_seconds", "Time of a tool call.", OPERATION, tool, "error"
+            "gen_ai_execute_tool_duration_seconds", "Duration of a tool call.", OPERATION, tool, "error"
         )
         self._mcp_sessions = histogram(
-            "mcp_client_session_duration_seconds", "Time for which an MCP server ran.", LONG, "server"
+            "mcp_client_session_duration_seconds", "Lifetime of an MCP server.", LONG, "server"
         )
-        self._waits = histogram("question_wait_seconds", "Time until a question was closed.", SECONDS, "end")
-        self._restarts = counter("restarts", "Actors that a supervisor started again.")
+        self._waits = histogram(
+            "question_wait_seconds", "Time until a question was answered or withdrawn.", SECONDS, "end"
+        )
+        self._restarts = counter("restarts", "Actors that were restarted by a supervisor.")
 
     def heard(self, event: Event) -> None:
         """Count one event of any run."""
@@ -297,16 +303,18 @@ class Metrics:
             "http_request_duration_seconds", "Time to answer.", route, buckets=SECONDS, registry=registry
         )
         self._in_flight = Gauge("http_requests_in_flight", "Requests under way.", registry=registry)
-        self.auth_failures = Counter("auth_failures", "Callers that were not let in.", ("reason",), registry=registry)
+        self.auth_failures = Counter(
+            "auth_failures", "Requests and logins that were refused.", ("reason",), registry=registry
+        )
         self.rejections = Counter(
-            "rate_limit_rejections", "Requests and logins that came too often.", ("kind",), registry=registry
+            "rate_limit_rejections", "Requests and logins refused by a rate limit.", ("kind",), registry=registry
         )
         self.websockets = Gauge("websocket_connections", "Open websockets.", registry=registry)
         self.frames = Counter(
-            "websocket_messages", "Frames that came in and went out.", ("direction",), registry=registry
+            "websocket_messages", "Websocket frames received and sent.", ("direction",), registry=registry
         )
         self._lag = Histogram(
-            "scheduler_lag_seconds", "How late the event loop wakes a task.", buckets=SECONDS, registry=registry
+            "scheduler_lag_seconds", "Delay with which the event loop wakes a task.", buckets=SECONDS, registry=registry
         )
         self._names = Names()
         self._work = WorkMetrics(registry, self._names)
@@ -391,8 +399,8 @@ class StateCollector(Collector):
         yield CounterFamily("sessions_created", "Sessions made.", sessions.created)
         yield from self._pool()
         if (journal := self.journal) is not None:
-            yield _histogram("journal_append_seconds", "Time to write down what happened in a run.", journal.times)
-            yield CounterFamily("journal_bytes", "Bytes written down of what happened in runs.", journal.bytes)
+            yield _histogram("journal_append_seconds", "Time to write the events of a run to its log.", journal.times)
+            yield CounterFamily("journal_bytes", "Bytes written to the logs of runs.", journal.bytes)
         if (rates := self.rates()) is not None:
             yield self._subjects(rates)
         if (days := self.root.days) is not None:
@@ -408,10 +416,10 @@ class StateCollector(Collector):
             actors.add_metric([state], count)
         yield actors
         depths = [len(life.mailbox) for life in lives]
-        yield GaugeMetricFamily("mailbox_depth", "Messages that wait in all mailboxes.", sum(depths))
-        yield GaugeMetricFamily("mailbox_depth_max", "Messages that wait in the fullest one.", max(depths, default=0))
-        yield _histogram("mailbox_wait_seconds", "Time that mail waited in a mailbox.", self.mail)
-        yield GaugeMetricFamily("questions_open", "Questions without an answer.", len(kernel.questions.open))
+        yield GaugeMetricFamily("mailbox_depth", "Messages waiting in all mailboxes.", sum(depths))
+        yield GaugeMetricFamily("mailbox_depth_max", "Messages waiting in the fullest mailbox.", max(depths, default=0))
+        yield _histogram("mailbox_wait_seconds", "Time that messages waited in a mailbox.", self.mail)
+        yield GaugeMetricFamily("questions_open", "Open questions without an answer.", len(kernel.questions.open))
 
     def _pool(self) -> Iterator[Metric]:
         servers = self.root.mcp_in_use
@@ -425,19 +433,21 @@ class StateCollector(Collector):
             if state in size:
                 size[state] += count
         yield states
-        pool = GaugeMetricFamily("mcp_pool_size", "MCP servers that run.", labels=["state"])
+        pool = GaugeMetricFamily("mcp_pool_size", "MCP servers that are running.", labels=["state"])
         for state, count in size.items():
             pool.add_metric([state], count)
         yield pool
         counted, waits = servers.statistics(), servers.waits
         # A lease of a running server took no time, and is not in `waits`.
         hits = counted.acquire_active_hit + counted.acquire_idle_hit
-        yield _histogram("mcp_acquire_latency_seconds", "Time to have an MCP server.", waits, at_once=hits)
-        yield _histogram("mcp_pool_wait_seconds", "Time of those who waited for an MCP server to start.", waits)
+        yield _histogram("mcp_acquire_latency_seconds", "Time to acquire an MCP server.", waits, at_once=hits)
+        yield _histogram("mcp_pool_wait_seconds", "Time that calls waited for an MCP server to start.", waits)
         yield CounterFamily("mcp_spawns", "MCP servers started.", counted.spawned)
-        yield CounterFamily("mcp_idle_evictions", "MCP servers stopped for want of use.", counted.idle_evicted)
+        yield CounterFamily("mcp_idle_evictions", "MCP servers stopped because they were idle.", counted.idle_evicted)
         operations = HistogramMetricFamily(
-            "mcp_client_operation_duration_seconds", "Time of a request to an MCP server.", labels=["mcp_method_name"]
+            "mcp_client_operation_duration_seconds",
+            "Duration of a request to an MCP server.",
+            labels=["mcp_method_name"],
         )
         for method, times in sorted(servers.operations.items()):
             operations.add_metric([method], *_figures(times))
@@ -448,7 +458,9 @@ class StateCollector(Collector):
 
         `OTHER` has the highest figure of the subjects without a label.
         """
-        family = GaugeMetricFamily("subject_requests_per_minute", "Requests of the last minute.", labels=["subject"])
+        family = GaugeMetricFamily(
+            "subject_requests_per_minute", "Requests within the last minute.", labels=["subject"]
+        )
         most: dict[str, float] = {}
         for subject, count in rates:
             name = self.names.of("subject", subject)
@@ -497,22 +509,26 @@ def timed_by(waits: LatencyHistogram) -> type[Mailbox]:
 
 
 def cluster_figures(figures: ClusterFigures) -> Iterable[Metric]:
-    """Yield the cluster's metrics."""
+    """Yield the metrics about a cluster: queue, workers, leases."""
     yield GaugeMetricFamily("cluster_queued_runs", "Runs that wait for a worker.", figures.queued)
-    yield GaugeMetricFamily("cluster_queued_oldest_seconds", "For how long the first of them has.", figures.oldest)
+    yield GaugeMetricFamily(
+        "cluster_queued_oldest_seconds", "Time that the oldest queued run has waited.", figures.oldest
+    )
     yield GaugeMetricFamily("cluster_workers", "Workers that are alive.", figures.workers)
-    yield GaugeMetricFamily("cluster_least_lease_seconds", "What is left of the lease over next.", figures.least_lease)
-    yield CounterMetricFamily("cluster_takeovers", "Runs that were taken from dead workers.", figures.takeovers)
-    yield CounterMetricFamily("cluster_fenced", "Runs that a worker has found to be others'.", figures.fenced)
+    yield GaugeMetricFamily(
+        "cluster_least_lease_seconds", "Remaining time of the lease that expires next.", figures.least_lease
+    )
+    yield CounterMetricFamily("cluster_takeovers", "Runs taken over from dead workers.", figures.takeovers)
+    yield CounterMetricFamily("cluster_fenced", "Runs that a worker lost to another one.", figures.fenced)
 
 
 GAUGES = {
-    "daily_limit_cost_usd": "What may be spent today, in USD.",
-    "daily_spent_cost_usd": "What was spent today, in USD.",
-    "daily_reserved_cost_usd": "What requests under way may come to at most, in USD.",
-    "daily_limit_tokens": "What may be spent today, in tokens.",
-    "daily_spent_tokens": "What was spent today, in tokens.",
-    "daily_reserved_tokens": "What requests under way may come to at most, in tokens.",
+    "daily_limit_cost_usd": "Limit of today's spending, in USD.",
+    "daily_spent_cost_usd": "Money spent today so far, in USD.",
+    "daily_reserved_cost_usd": "Upper bound of the cost of running requests, in USD.",
+    "daily_limit_tokens": "Limit of today's token use.",
+    "daily_spent_tokens": "Tokens used today so far.",
+    "daily_reserved_tokens": "Upper bound of the tokens of running requests.",
 }
 ALL = "*"
 """Label value of the limit that all subjects share."""
@@ -601,9 +617,9 @@ class Spending(Collector):
 
 
 def _families(names: tuple[str, str, str], label: str, all: dict[str, _Sums]) -> Iterable[Metric]:
-    tokens = CounterMetricFamily(names[0], f"Tokens of models, by {label} and kind.", labels=[label, "kind"])
-    cost = CounterMetricFamily(names[1], f"What models cost in USD, by {label}.", labels=[label])
-    unpriced = CounterMetricFamily(names[2], f"Requests whose price is not known, by {label}.", labels=[label])
+    tokens = CounterMetricFamily(names[0], f"Tokens used, by {label} and kind.", labels=[label, "kind"])
+    cost = CounterMetricFamily(names[1], f"Cost of models in USD, by {label}.", labels=[label])
+    unpriced = CounterMetricFamily(names[2], f"Requests whose cost is not known, by {label}.", labels=[label])
     for name, sums in sorted(all.items()):
         for kind, count in sums.tokens.items():
             tokens.add_metric([name, kind], count)

@@ -43,7 +43,9 @@ def config_file(config_dir: Path, environ: Mapping[str, str] | None = None) -> P
 
 
 def user_folder(kind: Kind, config_dir: Path, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the user's folder of a kind: `$CALLBOARD_<KIND>_DIR` or `$LOKI_<KIND>_DIR`, else a subdirectory."""
+    """Return the user's directory for files of one kind: `$CALLBOARD_<KIND>_DIR` or `$LOKI_<KIND>_DIR`, else a
+    subdirectory of the configuration directory.
+    """
     return _named(f"{kind}_dir", _or_current(environ)) or config_dir / kind
 
 
@@ -125,7 +127,7 @@ def root_dir(config: Path, agent: Path | None) -> Path:
 
 
 def sweep(directory: Path, seconds: float) -> None:
-    """Remove subdirectories without a change for `seconds`: they belong to killed runs. Errors are ignored."""
+    """Remove subdirectories that have not changed for `seconds`, which killed runs left behind. Errors are ignored."""
     import shutil  # takes 5 ms, and most programs never need it
 
     with suppress(OSError):  # the directory does not exist; or a later call retries

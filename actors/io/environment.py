@@ -51,7 +51,7 @@ def load_env_file(config_dir: Path, environ: MutableMapping[str, str]) -> list[s
     if not found and not file.exists():
         variable, named = variable_value("env_file", environ)
         if variable:
-            raise ConfigError(f"{variable} names '{named}', which is not there")
+            raise ConfigError(f"{variable} names '{named}', and there is no such file")
         return []
     # Variables of the process win over the file, and those that select the file can't come from it.
     fresh = {name: value for name, value in found.items() if name not in environ and name not in _BEFORE_IT}
@@ -85,7 +85,7 @@ def key_in_file(variable: str, environ: Mapping[str, str]) -> str:
         with Path(named).expanduser().open("rb") as file:
             key = file.read(_LONGEST_KEY + 1).decode("utf-8-sig").strip()
     except (OSError, ValueError, RuntimeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        why = getattr(error, "strerror", None) or "the file is not UTF-8 text"
         raise ConfigError(f"{variable} names '{named}', which can't be read ({why})") from error
     if not key or len(key) > _LONGEST_KEY:
         raise ConfigError(
@@ -110,9 +110,9 @@ def read_dotenv(file: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: it is not UTF-8 text (byte {error.start})") from error
+        raise ConfigError(f"{file}: the file is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except OSError as error:
-        raise ConfigError(f"{file}: it can't be read ({error.strerror})") from error
+        raise ConfigError(f"{file}: the file can't be read ({error.strerror})") from error
     return _parse(text, file)
 
 
@@ -133,7 +133,7 @@ def _parse(text: str, file: Path) -> dict[str, str]:
             raise ConfigError(f"{file}:{line}: expected NAME=VALUE; put a value of several lines between double quotes")
         value, at = _value(text, name.end(), f"{file}:{line}: {name[1]}")
         if "\0" in value:
-            raise ConfigError(f"{file}:{line}: {name[1]}: a value can't hold a NUL character")
+            raise ConfigError(f"{file}:{line}: the value of {name[1]} has a NUL character; remove it")
         found[name[1]] = value
     return found
 
@@ -146,10 +146,10 @@ def _value(text: str, at: int, where: str) -> tuple[str, int]:
         return _COMMENT.sub("", bare[0]).strip(), bare.end()
     quoted = (_SINGLE if quote == "'" else _DOUBLE).match(text, at)
     if quoted is None:
-        raise ConfigError(f"{where}: the value begins with {quote} and that quote is never closed")
+        raise ConfigError(f"{where}: the value begins with {quote}, and its closing {quote} is missing")
     rest = _BLANK.match(text, quoted.end())
     if rest is None:
-        raise ConfigError(f"{where}: nothing may follow the closing {quote} but a comment")
+        raise ConfigError(f"{where}: only a comment may follow the closing {quote}")
     value = quoted[1]
     if quote == '"':
         value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[0]), value, flags=re.DOTALL)

@@ -47,7 +47,7 @@ def record_read(path: Path) -> Path:
 
 
 def stamp(path: Path) -> Stamp:
-    """Return the fingerprint of a path."""
+    """Return the fingerprint of a path: modification time, size and inode, or that the path is missing."""
     try:
         state = path.stat()
     except (OSError, ValueError):  # missing, or an impossible file name

@@ -112,7 +112,7 @@ class PageReader:
         scan(html, self, look)
 
     def page(self) -> HtmlPage:
-        """Return the content so far."""
+        """Return the Markdown and links read so far."""
         nowhere = "nofollow" in self._robots or "none" in self._robots
         return HtmlPage(
             text=self._writer.text,
@@ -229,7 +229,7 @@ _RAW = {name: re.compile(rf"</{name}", re.IGNORECASE) for name in ("script", "st
 
 
 class Tags(Protocol):
-    """Receiver of tags and text."""
+    """Receiver of the tags and texts that `scan` finds in a page."""
 
     def begins(self, tag: str, attributes: str) -> None:
         """Handle an opening tag; `attributes` is the text after its name."""
@@ -284,7 +284,7 @@ def attributes_of(text: str) -> dict[str, str]:
 
 
 def unescaped(text: str) -> str:
-    """Replace entities with characters."""
+    """Replace HTML entities (`&amp;`) with the characters that they stand for."""
     try:
         return unescape(text)
     except ValueError:  # a character reference with thousands of digits
@@ -373,7 +373,7 @@ class MarkdownWriter:
             self._begin_block(tag)
 
     def close(self, tag: str) -> None:
-        """Close an element."""
+        """Write the end of an element's Markdown."""
         if tag == "a":
             self._end_link()
         elif tag == "title":

@@ -31,7 +31,7 @@ SHOWN = 5
 """Maximum number of errors reported per value."""
 
 
-_ENDLESS = "$: the value nests too deep to be checked, or the schema refers to itself without end"
+_ENDLESS = "$: the value is nested too deeply to be validated, or the schema refers to itself without end"
 
 _SEARCH_SECONDS = 2.0
 """Timeout of one pattern search in seconds; patterns that backtrack without end are errors of the schema."""
@@ -50,7 +50,9 @@ def schema_errors(value: Any, schema: dict[str, Any] | bool) -> list[str]:
 
 
 def errors_by(check: Validator, value: Any) -> list[str]:
-    """Return the violations as `schema_errors` does, for a caller that caches the `validator`."""
+    """Return the violations like `schema_errors`, with a cached `validator` instead of a schema; an unusable schema
+    counts as a violation.
+    """
     try:
         return misfits(check, value)
     except NoSchema as error:
@@ -58,7 +60,7 @@ def errors_by(check: Validator, value: Any) -> list[str]:
 
 
 def misfits(check: Validator, value: Any) -> list[str]:
-    """Return the violations as `errors_by` does.
+    """Return the violations like `errors_by`, but raise for an unusable schema.
 
     Raises:
         NoSchema: the schema is unusable.
@@ -68,7 +70,7 @@ def misfits(check: Validator, value: Any) -> list[str]:
     try:
         errors = sorted(check.iter_errors(value), key=lambda error: list(map(str, error.path)))
     except Unresolvable as error:
-        raise NoSchema(f"the schema has a reference to a definition that it does not contain: {error}"[:300]) from error
+        raise NoSchema(f"the schema refers to a definition that it does not contain: {error}"[:300]) from error
     except NoSchema:
         raise
     except RecursionError:
@@ -100,7 +102,7 @@ def schema_problem(schema: Any) -> tuple[tuple[str | int, ...], str] | None:
         check = kind(kind.META_SCHEMA)
         error = best_match(check.iter_errors(schema))
     except RecursionError:
-        return (), "it nests too deep"
+        return (), "the schema is nested too deeply"
     if error is not None:
         return tuple(error.absolute_path), _metaschema_error(error)
     parts = list(_parts(schema))
@@ -113,7 +115,7 @@ def schema_problem(schema: Any) -> tuple[tuple[str | int, ...], str] | None:
                 return (*path, *key), str(wrong)
         reference = part.get("$ref") if is_one_document else None
         if isinstance(reference, str) and reference.startswith("#/") and not _leads_somewhere(schema, reference):
-            return (*path, "$ref"), f"'{reference}' is not in the schema"
+            return (*path, "$ref"), f"'{reference}', to which the schema refers, is not in the schema"
     return None
 
 
@@ -210,7 +212,7 @@ def _metaschema_error(error: ValidationError) -> str:
         return f"{shown} is not of type {' or '.join(wanted)}"
     at_type = isinstance(error.instance, str) and list(error.absolute_path)[-1:] == ["type"]
     if error.validator in ("anyOf", "enum") and at_type:
-        return f"{json.dumps(error.instance)} is no type; there are: {', '.join(_TYPES)}"
+        return f"{json.dumps(error.instance)} is not a JSON Schema type; the types are: {', '.join(_TYPES)}"
     return error.message[:200]
 
 
@@ -389,7 +391,9 @@ def _found(pattern: str, text: str) -> bool:
     try:
         return ecma(pattern).search(text, timeout=_SEARCH_SECONDS) is not None
     except TimeoutError:
-        raise NoSchema(f"the schema's pattern {pattern!r} takes too long"[:300]) from None
+        raise NoSchema(
+            f"matching the schema's pattern {pattern!r} takes too long; simplify the pattern"[:300]
+        ) from None
 
 
 def _pattern(check: Any, pattern: Any, value: Any, _schema: Any) -> Iterator[ValidationError]:
@@ -452,7 +456,7 @@ def ecma(pattern: str) -> Any:
     try:
         return regex.compile(_translated(pattern))
     except (regex.error, ValueError, OverflowError, RecursionError) as error:
-        raise NoSchema(f"{pattern!r} is no regular expression ({error})"[:300]) from error
+        raise NoSchema(f"{pattern!r} is not a valid regular expression ({error})"[:300]) from error
 
 
 def _translated(pattern: str) -> str:

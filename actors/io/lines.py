@@ -94,7 +94,11 @@ class ThreadedLines:
         if room:
             self._queue.put(data)
         elif not self._drops:
-            self._fail(OSError(errno.ENOBUFS, f"the reader is more than {self._most // 2**20} MiB behind"))
+            self._fail(
+                OSError(
+                    errno.ENOBUFS, f"the program that reads the output is more than {self._most // 2**20} MiB behind"
+                )
+            )
 
     def finish(self, timeout: float | None = None) -> None:
         """Write queued lines, within `timeout` seconds, and accept no more. Blocks.

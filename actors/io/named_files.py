@@ -104,13 +104,13 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             # Checked before reading: a named pipe would block for ever, and a device may be endless.
             about = file.stat()
             if not stat.S_ISREG(about.st_mode):
-                raise InvalidFile(f"{file} is no {self.kind}: it is not a file")
+                raise InvalidFile(f"{file} can't be used as a {self.kind}: it is not a regular file")
             if about.st_size > MOST_BYTES:
-                size = f"{about.st_size} bytes are too many (expected at most {MOST_BYTES})"
+                size = f"the file has {about.st_size} bytes, and at most {MOST_BYTES} are allowed"
                 raise InvalidFile(f"{file} is no {self.kind}: {size}")
             return file.read_text("utf-8")
         except UnicodeDecodeError as error:
-            why = f"it is not UTF-8 text ({error.reason} at byte {error.start})"
+            why = f"the file is not UTF-8 text ({error.reason} at byte {error.start})"
             raise InvalidFile(f"{file} is no {self.kind}: {why}") from None
         except OSError as error:
             raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
@@ -143,8 +143,9 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """
         if not is_name(name):
             raise UsageError(
-                f"{name[:100]!r} can't be a {self.kind}'s name: it takes letters, digits, blanks and _ . + : @ -, and"
-                f" begins with a letter or a digit; at most 100 of them, and {_MOST_BYTES_OF_NAME} bytes"
+                f"{name[:100]!r} can't be the name of a {self.kind}: a name has letters, digits, blanks and "
+                "_ . + : @ -, begins with a letter or a digit, and has at most 100 characters and "
+                f"{_MOST_BYTES_OF_NAME} bytes"
             )
         return FilePlace(name=name, file=self.directory(base) / f"{name}{self.suffix}", built_in=False)
 
@@ -157,7 +158,7 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """
         there = place.file.exists()
         if there and not replace:
-            raise Conflict(f"there is a {self.kind} '{place.name}' already ({place.file})")
+            raise Conflict(f"the {self.kind} '{place.name}' exists already ({place.file})")
         try:
             place.file.parent.mkdir(parents=True, exist_ok=True)
             # Other processes read these files at any time, so a file is replaced as a whole.
@@ -176,7 +177,7 @@ class NamedFiles(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         """
         place = self.locate(name, base)
         if place.built_in:
-            raise UsageError(f"the {self.kind} '{place.name}' comes with Callboard and can't be deleted")
+            raise UsageError(f"the {self.kind} '{place.name}' is built into Callboard and can't be deleted")
         try:
             place.file.unlink()
         except OSError as error:

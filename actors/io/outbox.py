@@ -156,7 +156,7 @@ class Outbox:
         return True
 
     async def emptied(self) -> None:
-        """Wait until everything is written, or nothing more can be."""
+        """Wait until everything is written, or the connection accepts no more."""
         while self._bytes and not self._gone:
             await self._less.park()
 
@@ -201,14 +201,14 @@ class Unread:
 
 @final
 class UnreadOfAll:
-    """Registry of `Unread` by key."""
+    """Counts of unread output bytes, one per API key."""
 
     def __init__(self) -> None:
         self._of: dict[str, Unread] = {}
 
     @contextmanager
     def of(self, subject: str) -> Iterator[Unread]:
-        """Yield the shared `Unread` of a key for the lifetime of one connection."""
+        """Yield the unread bytes that all connections of an API key share, for the lifetime of one connection."""
         mine = self._of.setdefault(subject, Unread())
         mine.connections += 1
         try:
@@ -259,7 +259,7 @@ async def _messages(stream: trio.abc.ReceiveStream, outbox: Outbox) -> AsyncIter
     try:
         async for line in lines(stream):
             if line is None:
-                text = f"a message has at most {MAX_LINE} bytes"
+                text = f"a message may have at most {MAX_LINE} bytes"
                 outbox.put_nowait(encode_failure(None, PARSE_ERROR, text))
             elif line.strip():
                 yield line

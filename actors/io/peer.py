@@ -127,26 +127,26 @@ class Peer:
         # A bug: its traceback goes to the log, and nothing of it to the client.
         log.error("%s crashed", name, exc_info=error)
         return jsonrpc.ErrorData(
-            jsonrpc.INTERNAL_ERROR, f"{name} crashed; the server's log says more", {"code": "error"}
+            jsonrpc.INTERNAL_ERROR, f"{name} failed with an internal error; see the server's log", {"code": "error"}
         )
 
     async def succeeded(self, request: jsonrpc.Request, result: Any, send: Send) -> None:
         await send(self.encoded_result(request.id, result))
 
     def encoded_result(self, id: jsonrpc.Id, result: Any) -> bytes:
-        """Encode a result."""
+        """Encode the result of a request as a JSON-RPC response."""
         return jsonrpc.encode_result(id, result)
 
     def encoded_notification(self, method: str, params: Any) -> bytes:
-        """Encode an outgoing notification."""
+        """Encode an outgoing notification as JSON-RPC."""
         return jsonrpc.encode_notification(method, params)
 
     def encoded_request(self, id: jsonrpc.Id, method: str, params: Any) -> bytes:
-        """Encode an outgoing request."""
+        """Encode an outgoing request as JSON-RPC."""
         return jsonrpc.encode_request(id, method, params)
 
     async def taken_back(self, id: jsonrpc.Id) -> None:
-        """Acknowledge a request that the client has cancelled."""
+        """Send the reply to a request that the client has cancelled."""
         await self.send(jsonrpc.encode_failure(id, REQUEST_CANCELLED, "the request was cancelled"))
 
     # --- incoming ------------------------------------------------------------------------------------------
@@ -165,15 +165,22 @@ class Peer:
                 return
             message = jsonrpc.decode(frame)
         except msgspec.ValidationError as error:
-            why = "a batch is not taken; send one object per frame" if batch and not self.batches else str(error)
+            why = (
+                "JSON-RPC batches are not supported; send one object per frame"
+                if batch and not self.batches
+                else str(error)
+            )
             await self._not_understood(frame, why)
         except msgspec.DecodeError as error:
-            await self.send(jsonrpc.encode_failure(None, jsonrpc.PARSE_ERROR, f"this is no JSON: {error}"))
+            await self.send(jsonrpc.encode_failure(None, jsonrpc.PARSE_ERROR, f"the message is not JSON: {error}"))
         except jsonrpc.UNREADABLE as error:
             await self._not_understood(frame, str(error))
         else:
             if isinstance(message, jsonrpc.Notification) and _ided(frame).id is None:
-                await self._not_understood(frame, "an `id` is a number or a text, not null; a notification has none")
+                await self._not_understood(
+                    frame,
+                    ("the `id` of a request must be a number or a string, not null; leave `id` out in a notification"),
+                )
             else:
                 await self.take(message)
 
@@ -200,12 +207,14 @@ class Peer:
         id = head.id if isinstance(head.id, int | str) and not isinstance(head.id, bool) else None
         if head.method is msgspec.UNSET and id in self._asked:  # an answer to a pending request, but unreadable
             self._settled(
-                jsonrpc.ErrorResponse(id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the answer is invalid: {why}"))
+                jsonrpc.ErrorResponse(
+                    id, jsonrpc.ErrorData(jsonrpc.INVALID_REQUEST, f"the response is not valid: {why}")
+                )
             )
             return
         if isinstance(id, str) and len(id) > LONGEST_ID:
             id = None
-        await self.send(jsonrpc.encode_failure(id, jsonrpc.INVALID_REQUEST, f"this is no JSON-RPC message: {why}"))
+        await self.send(jsonrpc.encode_failure(id, jsonrpc.INVALID_REQUEST, f"the message is not JSON-RPC: {why}"))
 
     async def _requested(self, request: jsonrpc.Request, send: Send) -> Ref[Never, None] | None:
         try:
@@ -221,12 +230,12 @@ class Peer:
 
     def _check(self, request: jsonrpc.Request) -> None:
         if isinstance(request.id, str) and len(request.id) > LONGEST_ID:
-            raise Refusal(jsonrpc.INVALID_REQUEST, f"the id is longer than {LONGEST_ID} characters")
+            raise Refusal(jsonrpc.INVALID_REQUEST, f"the `id` of the request is longer than {LONGEST_ID} characters")
         if request.id in self._under_way:
-            text = f"a request with the id {request.id!r} is under way already"
+            text = f"a request with the id {request.id!r} is still running on this connection"
             raise Reused(jsonrpc.INVALID_REQUEST, text, {"code": "usage", "id": request.id})
         if len(self._under_way) >= self.most:
-            text = f"{self.most} requests of this connection are under way; wait for an answer"
+            text = f"{self.most} requests of this connection are running, which is the limit; wait for a response"
             raise Refusal(SATURATED, text, {"code": "saturated"})
 
     async def _notified(self, message: jsonrpc.Notification) -> None:
@@ -344,7 +353,7 @@ class Peer:
             asked.settled.set()
 
     def close(self) -> None:
-        """End everything that belongs to the connection."""
+        """End the requests and tasks that belong to the connection."""
         self._closed = True
         for asked in self._asked.values():
             asked.settled.set()

@@ -55,7 +55,7 @@ MESSAGES_FILE_VARIABLES = ("CALLBOARD_MESSAGES_FILE", "LOKI_MESSAGES_FILE")
 
 
 def messages_file(config_dir: Path) -> Path:
-    """Return the path of the file."""
+    """Return the path of the file to which prompts and replies are appended."""
     named = next((value for name in MESSAGES_FILE_VARIABLES if (value := os.environ.get(name))), None)
     return Path(named).expanduser() if named else config_dir / "messages.md"
 

@@ -86,7 +86,7 @@ class SecretTexts:
             self.add((secret,))
 
     def hidden(self, text: str) -> str:
-        """Redact the text."""
+        """Replace the added secrets in a text."""
         if len(text) < SHORTEST:  # as most names are
             return text
         for secret in self.texts:
@@ -95,7 +95,9 @@ class SecretTexts:
         return text
 
     def begun_at(self, text: str) -> int:
-        """Return the position from which the text's end may be the start of a secret; its length if there is none."""
+        """Return the position from which the end of the text may be the beginning of a secret; the text's length if
+        there is none.
+        """
         if not self.texts:
             return len(text)
         for at in range(max(0, len(text) - len(self.texts[0]) + 1), len(text)):
@@ -104,7 +106,7 @@ class SecretTexts:
         return len(text)
 
     def hidden_bytes(self, data: bytes) -> bytes:
-        """Redact the data. Costs one search per secret."""
+        """Replace the added secrets in data. Costs one search per secret."""
         for secret in self.bytes:
             if secret in data:
                 data = data.replace(secret, PUT.encode())
@@ -136,7 +138,7 @@ def handed_out(*values: str, name: str = "") -> None:
 
 
 def anything_handed_out() -> bool:
-    """Return True if there is anything to redact."""
+    """Return True if the vault has handed out a secret in this process, so that texts must be searched."""
     return bool(_mine().texts)
 
 
@@ -209,7 +211,7 @@ def without_secrets(value: T) -> T:
 
 
 def remover() -> Callable[[T], T]:
-    """Return `without_secrets`, bound to the running task's secrets, so that any task can call it."""
+    """Return `without_secrets` for the secrets known to the running task, as a function that any task can call."""
     mine = _mine()
 
     def remove(value: T) -> T:
@@ -219,7 +221,7 @@ def remover() -> Callable[[T], T]:
 
 
 def hide_in(error: BaseException) -> None:
-    """Redact the text and attributes of an error."""
+    """Redact secrets of the vault in the text and attributes of an exception."""
     mine = _mine()
     if not mine.texts:
         return

@@ -58,7 +58,7 @@ def install(
 
 
 def set_level(level: str) -> None:
-    """Set the minimum level."""
+    """Set the minimum level of records that are logged."""
     logging.getLogger("callboard").setLevel(LEVELS[level])
 
 

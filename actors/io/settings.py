@@ -23,13 +23,13 @@ def load_settings(config_dir: Path) -> tuple[Settings, list[Problem]]:
     """
     file = config_file(config_dir)
     if file.exists() and not file.is_file():
-        raise ConfigError(f"{file} can't be read: it is no regular file")
+        raise ConfigError(f"{file} can't be read: it is not a regular file")
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = ""
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8 text"
         raise ConfigError(f"{file} can't be read: {reason}") from error
     settings, problems = read_settings(text, str(file), os.environ)
     if not text and not settings.model:

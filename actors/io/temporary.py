@@ -121,7 +121,7 @@ def make_file(prefix: str, suffix: str = "", *, bases: Sequence[ProcessDirectory
 
 
 def reserve(prefix: str, suffix: str, *, bases: Sequence[ProcessDirectoryBase]) -> Path:
-    """Return a path for a file that the caller creates, such as a socket; delete it with `remove`.
+    """Return an unused path for a file that the caller creates, such as a socket; delete it with `remove`.
 
     Raises as `make_directory`.
     """
@@ -188,7 +188,7 @@ class LazyDirectory:
 
     @property
     def is_made(self) -> bool:
-        """True if there is something to remove."""
+        """True if the directory was created, so that it must be removed."""
         return self._path is not None
 
     def remove(self) -> None:
@@ -320,7 +320,9 @@ def _opened(base: ProcessDirectoryBase) -> int:
     try:
         found = os.fstat(handle)
         if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
-            raise PermissionError(errno.EPERM, "it belongs to another user, or others may write to it", str(base.path))
+            raise PermissionError(
+                errno.EPERM, "the directory belongs to another user, or other users may write to it", str(base.path)
+            )
         if found.st_mode & _OTHERS_READ:
             os.fchmod(handle, 0o700)
     except OSError:

@@ -21,11 +21,14 @@ def how_to_update(version: str = "", prefix: str = sys.prefix) -> str:
     try:
         installed = distribution(_NAME)
     except PackageNotFoundError:
-        return "callboard runs from its source; update that\n"
+        return "callboard runs from a source directory that is not installed; update that directory (git pull)\n"
     direct = json.loads(installed.read_text("direct_url.json") or "{}")
     if direct.get("dir_info", {}).get("editable"):
         source = str(direct.get("url", "")).removeprefix("file://")
-        return f"callboard {installed.version} runs from its source:\n  git -C {shlex.quote(source)} pull\n"
+        return (
+            f"callboard {installed.version} runs from a source directory; to update it:\n  git -C "
+            f"{shlex.quote(source)} pull\n"
+        )
     by = (installed.read_text("INSTALLER") or "").strip()
     command = _command(Path(prefix), by, version)
     return f"callboard {installed.version} is installed; to update it:\n  {command}\n"

@@ -118,7 +118,7 @@ class CallingAgent(msgspec.Struct, frozen=True, kw_only=True):
         """Run an agent below `me`, as a child of this one."""
         run_child = self.context.run_child
         if run_child is None:
-            raise UsageError("agents can't be run here")
+            raise UsageError("this caller can't start agents")
         return run_child(me, self, target, prompt, **options)
 
 
@@ -313,14 +313,17 @@ class RunContext:
         return own or self.model or of_file or ""
 
     def settles(self, own: OnUnknown | None) -> OnUnknown | None:
-        """Return the policy for a call that was in flight at a kill.
+        """Return the policy (`on_unknown`) for a call whose outcome is unknown because the process was killed during
+        it.
 
         `own` is the setting in the file of the call's origin.
         """
         return self.on_unknown or own or self.settings.durable.on_unknown
 
     def settling(self, own: OnUnknown | None) -> RunContext:
-        """Return the context for a file with its own setting of `on_unknown`."""
+        """Return a copy of the context with the `on_unknown` of an agent's or node's file, unless a flag of the run
+        overrides it.
+        """
         if own is None or self.on_unknown is not None:
             return self
         lower = copy.copy(self)
@@ -328,13 +331,15 @@ class RunContext:
         return lower
 
     def played_by(self, agent: str) -> RunContext:
-        """Return the context for work of this agent."""
+        """Return a copy of the context whose requests and events count as work of this agent."""
         lower = copy.copy(self)
         lower.agent = agent
         return lower
 
     def hold(self, me: Actor, own: Own) -> None:
-        """Apply sandbox restrictions of a file to the processes of this task, and of everything below it and `me`."""
+        """Apply the sandbox restrictions of a file to the processes started by this task, and by everything below it
+        and `me`.
+        """
         from .sandbox.grants import Grants
         from .sandbox.run_sandbox import Sandbox, current
 
@@ -376,7 +381,7 @@ class RunContext:
         """Knowledge access of the run, created on first use. Raises KnowledgeError if there is none."""
         if not self._known:
             if self.make_knowledge is None:
-                raise KnowledgeError("there is no knowledge to be had here")
+                raise KnowledgeError("knowledge bases are not available in this run")
             self._known.append(self.make_knowledge(self.meter))
         known = self._known[0]
         return known if self.account is self.meter.account else known.within(self.account)

@@ -92,10 +92,12 @@ def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: s
     """
     if status == REFUSES:
         return HookAnswers(
-            refused=_bounded(stderr.strip()) or f"the hook `{hook}` refused the action and printed no reason"
+            refused=_bounded(stderr.strip()) or f"the hook `{hook}` refused the action and gave no reason"
         )
     if status != 0:
-        raise ValueError(f"exited with status {status}: {_bounded(stderr.strip())[:400] or 'it printed no error'}")
+        raise ValueError(
+            f"exited with status {status}: {_bounded(stderr.strip())[:400] or 'there was no message on stderr'}"
+        )
     text = stdout.strip()
     if not text.startswith("{"):
         return HookAnswers(context=(_bounded(text),)) if text and event in PLAIN_TEXT else HookAnswers()
@@ -113,17 +115,20 @@ def of_json(event: str, value: object) -> HookAnswers:
         ValueError: the value is invalid.
     """
     if not isinstance(value, Mapping):
-        raise ValueError("the answer is not a JSON object")
+        raise ValueError("the hook's output is not a JSON object")
     own = value.get("hookSpecificOutput") or {}
     if not isinstance(own, Mapping):
-        raise ValueError("`hookSpecificOutput` is not an object")
+        raise ValueError("`hookSpecificOutput` in the hook's output is not an object")
     decision = own.get("permissionDecision") or value.get("decision")
     reason = own.get("permissionDecisionReason") or value.get("reason") or ""
     input = own.get("updatedInput")
     if input is not None and not isinstance(input, dict):
-        raise ValueError("`updatedInput` is not an object")
+        raise ValueError("`updatedInput` in the hook's output is not an object")
     if decision not in (None, "", "allow", "approve", "deny", "block", "ask", "defer"):
-        raise ValueError(f"unknown decision {decision!r}; expected allow, approve, deny, block, ask or defer")
+        raise ValueError(
+            f"the hook's output has the unknown decision {decision!r}; expected allow, approve, deny, block, ask "
+            "or defer"
+        )
     refuses = decision in ("deny", "block")
     context = own.get("additionalContext")
     note = value.get("systemMessage")
@@ -139,7 +144,7 @@ def of_json(event: str, value: object) -> HookAnswers:
 
 
 def together(answers: Iterable[HookAnswers]) -> HookAnswers:
-    """Merge all answers to one event."""
+    """Merge the answers of all hooks to one event."""
     given = list(answers)
     verdicts = {each.verdict for each in given}
     inputs = [each.input for each in given if each.input is not None]
@@ -236,7 +241,7 @@ class Hooks:
         await imported(*LIBRARY)
         wrong = schema_errors(changed, tool.spec.parameters)
         if wrong:
-            raise ToolFailed(f"'{tool.name}' was not run: a hook replaced its arguments by invalid ones: {wrong[0]}")
+            raise ToolFailed(f"'{tool.name}' was not run: a hook replaced its arguments with invalid ones: {wrong[0]}")
         return changed, verdict
 
     async def after(self, me: Actor, tool: Tool, arguments: Arguments, value: Json, id: str) -> str:
@@ -359,7 +364,7 @@ class Hooks:
             printed = ran.stdout.decode("utf-8", "replace")
             # Exit status 2 of the package runner itself must not pass for a refusal by the hook.
             if ran.status == REFUSES and held is not None and await self._never_began(hook, held, ran.stderr_tail):
-                raise ValueError(f"its package runner failed: {ran.stderr_tail.strip()[-400:]}")
+                raise ValueError(f"the package runner of the hook failed: {ran.stderr_tail.strip()[-400:]}")
             answers = of_command(event, ran.status, printed, ran.stderr_tail, hook.command[:80])
         except (CallboardError, ValueError) as error:
             return _lost(hook.command[:80], hook.on_error, f"{error}{_refused_hosts_note(held)}", hook.file)
@@ -509,12 +514,12 @@ async def at_end(hooks: Hooks, me: Actor, *, agent: str, depth: int, again: int)
 
 
 async def over(hooks: Hooks, me: Actor) -> None:
-    """Run the hooks for the end of the conversation."""
+    """Run the hooks of the event that ends a conversation."""
     await hooks.ask(me, "SessionEnd", "other", {"reason": "other"})
 
 
 async def before_shortening(hooks: Hooks, me: Actor) -> None:
-    """Run the hooks before a compaction."""
+    """Run the hooks of the event before a compaction of the conversation."""
     await hooks.ask(me, "PreCompact", "auto", {"trigger": "auto", "custom_instructions": ""})
 
 

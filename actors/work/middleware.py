@@ -55,7 +55,7 @@ log = logging.getLogger("callboard.models")
 
 
 def checked(middleware: Iterable[Middleware], what: str) -> tuple[Middleware, ...]:
-    """Return middleware as a tuple.
+    """Return middleware as a tuple, after checking that each of them can be called.
 
     Args:
         what: name of the argument, for errors.
@@ -69,7 +69,7 @@ def checked(middleware: Iterable[Middleware], what: str) -> tuple[Middleware, ..
     several: tuple[Middleware, ...] = tuple(given)
     for each in several:
         if not callable(each):
-            raise UsageError(f"{what}: {each!r} is no async function `(request, call_next)`")
+            raise UsageError(f"{what}: {each!r} is not an async function `(request, call_next)`")
     return several
 
 
@@ -135,7 +135,7 @@ class _Passage:
             log.exception("the middleware %s raised an exception (for %s)", name, self._me.path)
             raise ModelError(f"the middleware {name} raised {type(error).__name__}: {error}") from error
         if not isinstance(reply, ChatReply):
-            raise ModelError(f"the middleware {name} returned {type(reply).__name__} in place of a ChatReply")
+            raise ModelError(f"the middleware {name} returned {type(reply).__name__} instead of a ChatReply")
         return reply
 
     async def _in_root(self, function: Callable[[], Awaitable[ChatReply]]) -> ChatReply:

@@ -18,7 +18,7 @@ class ListedSkill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of an agent or a node for its directory prompt.
+    """Parts of the directory prompt that an agent or a node requests: instructions, skills.
 
     Attributes:
         instructions: include AGENTS.md files.

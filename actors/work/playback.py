@@ -218,7 +218,9 @@ async def in_turn(me: Actor) -> None:
 
 
 async def whole(me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of an effect like `done`, with all effects inside of it treated as parts of it."""
+    """Return the result of an effect like `done`; effects inside of it count as parts of it and are not recorded
+    themselves.
+    """
 
     # Hide the playback inside: otherwise inner effects would be recorded too, and no replay requests them.
     async def apart() -> T:

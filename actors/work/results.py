@@ -86,7 +86,7 @@ class ResultType:
                 return self._shape.convert(self._unwrapped(value))
             except UnfitValue as misfit:
                 first = first or misfit
-        raise first or UnfitValue("it is not JSON")
+        raise first or UnfitValue("the answer is not JSON")
 
     def _unwrapped(self, value: Any) -> Any:
         return value[KEY] if self.is_wrapped and isinstance(value, dict) and set(value) == {KEY} else value
@@ -118,5 +118,5 @@ def _checked(schema: dict[str, Any]) -> dict[str, Any]:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
     except (SchemaError, TypeError) as error:
         text = error.message if isinstance(error, SchemaError) else str(error)
-        raise UsageError(f"`result` is no JSON Schema: {text}") from error
+        raise UsageError(f"`result` is not a valid JSON Schema: {text}") from error
     return schema

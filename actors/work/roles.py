@@ -129,8 +129,9 @@ def prompt_in_role(role: Role, prompt: str, environ: Mapping[str, str], cwd: Pat
     size = len(role.embedded) + places * len(prompt)
     if size > MOST_EMBEDDED:
         raise UsageError(
-            f"role '{role.called}' puts the prompt in {places} places, which makes {size} characters (expected at most"
-            f" {MOST_EMBEDDED}); shorten the prompt, or leave `{INPUT}` in the role fewer times"
+            f"role '{role.called}' inserts the prompt in {places} places, which results in {size} characters "
+            f"(at most {MOST_EMBEDDED} are allowed); shorten the prompt, or remove some `{INPUT}` from the "
+            "role"
         )
     if "{{" not in role.embedded:
         return role.embedded.replace(INPUT, prompt)

@@ -143,7 +143,7 @@ class FoundSkills:
             raise ToolFailed(f"'{path}' of the skill '{name}' can't be read, or has changed since it was trusted")
         # A binary file would only waste the model's tokens.
         if "\0" in text[:8192]:
-            raise ToolFailed(f"'{path}' of the skill '{name}' is no text; give its path to a tool that can use it")
+            raise ToolFailed(f"'{path}' of the skill '{name}' is not text; pass its path to a tool that can use it")
         return text
 
     def files(self, name: str) -> list[str]:
@@ -161,8 +161,8 @@ class FoundSkills:
         for each in files:
             if self._trusted.read(directory / each) is None:
                 raise ToolFailed(
-                    f"'{each}' of the skill '{name}' is new, or has changed since this directory was trusted; the user "
-                    "can look at it with `callboard trust --show`"
+                    f"'{each}' of the skill '{name}' is new, or has changed since this directory was "
+                    "trusted, so it is not read; the user can review it with `callboard trust --show`"
                 )
         return files
 
@@ -200,7 +200,7 @@ def chosen(skills: FoundSkills, names: Sequence[str] | None) -> dict[str, FoundS
 
 
 def block(found: Sequence[FoundSkill], instructions: str | None = None) -> str:
-    """Return the system prompt's block about the skills; "" for none.
+    """Return the section of the system prompt that lists the skills; "" for none.
 
     Args:
         instructions: text before the list, instead of the default.
@@ -218,7 +218,7 @@ def skill_tool(skills: FoundSkills | None, told: Sequence[ListedSkill]) -> Tool:
         which, file = arguments["name"], arguments.get("file")
         found = None if skills is None else skills.by_name.get(which)
         if skills is None or found is None:
-            raise ToolFailed(f"there is no skill '{which}' any more")
+            raise ToolFailed(f"there is no longer a skill '{which}'")
         if file and file not in NAMES:
             return await trio.to_thread.run_sync(skills.file, which, file)
         return await trio.to_thread.run_sync(skill_text, skills, found)
@@ -239,7 +239,7 @@ def skill_text(skills: FoundSkills, found: FoundSkill) -> str:
     """Return a skill's text for the agent. Blocks; raises like `FoundSkills.files`."""
     skill = found.skill
     files = skills.files(skill.name)
-    lines = [f"Skill '{skill.name}', in {skill.directory}. Paths in it are seen from there."]
+    lines = [f"Skill '{skill.name}', in {skill.directory}. Paths in it are relative to that directory."]
     if files:
         lines.append("Its files: " + ", ".join(files))
     if skill.allows:
@@ -277,7 +277,7 @@ def narrowed(told: Sequence[ListedSkill], said: Sequence[Turn]) -> Permissions:
 
 
 def rules(patterns: Sequence[str]) -> Permissions:
-    """Return these patterns as permissions that deny everything else; empty for no pattern."""
+    """Return tool patterns as permission rules that deny all other tools; empty for no pattern."""
     if not patterns:
         return {}
     found: dict[str, Verdict | PermissionRule] = {"*": "deny", **dict.fromkeys(_ALWAYS, "allow")}

@@ -44,7 +44,7 @@ class Record(msgspec.Struct, kw_only=True):
 def error_in(outcome: Outcome) -> CallboardError | None:
     """Return the error of a remote child, if it failed."""
     if outcome.status == "cancelled":
-        return CallboardError("it was cancelled")
+        return CallboardError("the run was cancelled")
     return None if outcome.error is None else restored(outcome.error)
 
 

@@ -313,7 +313,9 @@ def keep(record: TrustRecord, environ: Mapping[str, str]) -> None:
         private_directory(file.parent)
         write_whole(file, msgspec.json.format(msgspec.json.encode(record), indent=1), private=True)
     except OSError as error:
-        raise ConfigError(f"what is trusted can't be written to {file}: {error.strerror or error}") from error
+        raise ConfigError(
+            f"the list of trusted directories can't be written to {file}: {error.strerror or error}"
+        ) from error
 
 
 def forget(root: Path, environ: Mapping[str, str]) -> bool:
@@ -400,7 +402,7 @@ class Trusted:
         return data
 
     def text(self, path: Path) -> str | None:
-        """Return the same as text, without a byte order mark."""
+        """Return the text of a file if it is trusted, else None; a byte order mark is removed."""
         data = self.read(path)
         return None if data is None else data.decode("utf-8-sig", "replace")
 
@@ -487,7 +489,7 @@ def undecided(root: Path, environ: Mapping[str, str]) -> list[TrustComparison]:
 
 
 def rows_of(root: Path, files: Sequence[TrustComparison]) -> list[tuple[str, str]]:
-    """Return a title and a text for each kind of these files."""
+    """Return a title and a text for each kind of the files that need trust, for display."""
     found: list[tuple[str, str]] = []
     for kind, title in TITLES.items():
         of_kind = [each for each in files if each.kind == kind]

@@ -155,7 +155,7 @@ def schemas_of(readers: Sequence[ValueReader]) -> tuple[list[dict[str, Json]], d
             return {"type": "string", "format": "path"}
         if _is_pydantic(kind):
             return _pydantic_schema(_adapter(kind), shared)
-        raise NotJsonType(f"the type {kind.__name__}, which JSON can't hold: {JSON_TYPES}")
+        raise NotJsonType(f"the type {kind.__name__}, which can't be represented in JSON: {JSON_TYPES}")
 
     plain = [reader.kind for reader in readers if reader.adapter is None]
     try:
@@ -163,7 +163,7 @@ def schemas_of(readers: Sequence[ValueReader]) -> tuple[list[dict[str, Json]], d
     except NotJsonType:
         raise
     except TypeError as error:
-        raise NotJsonType(f"a type that JSON can't hold ({error}): {JSON_TYPES}") from error
+        raise NotJsonType(f"a type that can't be represented in JSON ({error}): {JSON_TYPES}") from error
     shared = {**components, **shared}
     by_msgspec = iter(schemas)
     found = [
@@ -180,7 +180,7 @@ def _object_of(kind: Any, value: Any) -> Any:
         return kind(value)
     if _is_pydantic(kind):
         return _validated(_adapter(kind), value)
-    raise NotImplementedError(f"{kind} is no type of JSON values")
+    raise NotImplementedError(f"{kind} is not a type that JSON can represent")
 
 
 # --- pydantic, by its interface ---------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def _pydantic_schema(adapter: Any, shared: dict[str, Json]) -> dict[str, Json]:
             schema = adapter.json_schema(ref_template=f"#/$defs/{(prefix := f'p{len(shared)}_')}{{model}}")
             schema["$defs"] = {f"{prefix}{name}": own for name, own in schema["$defs"].items()}
     except Exception as error:  # pydantic's errors have no common class
-        raise NotJsonType(f"a type that has no JSON Schema: {error}") from error
+        raise NotJsonType(f"a type for which pydantic has no JSON Schema: {error}") from error
     shared.update(schema.pop("$defs", {}))
     return schema
 
@@ -296,4 +296,4 @@ def _meta(item: Any) -> Any:
     try:
         return msgspec.Meta(**said) if said else item
     except (TypeError, ValueError) as error:
-        raise NotJsonType(f"a constraint that JSON Schema lacks, {item!r}: {error}") from error
+        raise NotJsonType(f"a constraint that JSON Schema can't express, {item!r}: {error}") from error

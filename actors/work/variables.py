@@ -25,7 +25,7 @@ from ...protocol.yaml_tree import Source
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Values of an agent's variables.
+    """Values of an agent's variables, with and without secrets.
 
     Attributes:
         real: values for tools and scripts, with secrets inserted.
@@ -63,7 +63,7 @@ def resolve_variables(
         lines = "\n".join(f"  - {variable.name}: {found.about(variable, source)}" for variable in found.missing)
         secret = next((found.lacks[each.name] for each in found.missing if each.name in found.lacks), None)
         first = found.missing[0].name
-        either = f"keep the secret: callboard vault add {secret}" if secret else "give them a default in the file"
+        either = f"store the secret: callboard vault add {secret}" if secret else "give them a default in the file"
         kind = ConfigError if all(each.name in found.lacks for each in found.missing) else UsageError
         how = (
             f"--var {first}=VALUE (behind -a: --agent-variable {first} VALUE), in a node of a graph with "
@@ -130,7 +130,9 @@ class _Found:
         names = [variable.name for variable in declared]
         for name in given:
             if name not in names:
-                hint = did_you_mean(name, names) or (f"it has: {', '.join(names)}" if names else "it has none")
+                hint = did_you_mean(name, names) or (
+                    f"it has: {', '.join(names)}" if names else "the agent has no variables"
+                )
                 raise UsageError(f"agent '{agent}' has no variable '{name}'; {hint}")
         self._from_environ = _from_environ(agent, environ)
         for variable in declared:
@@ -162,7 +164,9 @@ class _Found:
                 line, column = source.where(("variables", self._declared.index(variable), "default"))
                 where += f" ({source.file}:{line}:{column})"
         lead = f"{text}: " if text else ""
-        return f"{lead}{where} names the secret {{{{{secret}}}}}, which is neither in the vault nor set"
+        return (
+            f"{lead}{where} refers to the secret {{{{{secret}}}}}, which is neither in the vault nor in the environment"
+        )
 
 
 A = TypeVar("A", Graph, Agent)

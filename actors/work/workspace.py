@@ -182,13 +182,19 @@ def _problem_of(trusted: Trusted, here: Path) -> Problem | None:
         return None
     if not trusted.is_trusted:
         there = offers(trusted, here)
-        what = f"{there}: not loaded until you trust this directory (callboard trust; --show lists it first)"
+        what = (
+            f"{there}: not loaded, because this directory is not trusted (callboard trust --show lists the "
+            "files, callboard trust loads them)"
+        )
         code = "untrusted_directory"
     else:
         there = ", ".join(list(trusted.passed_over)[:MOST_NAMED])
         more = len(trusted.passed_over) - MOST_NAMED
-        what = f"{there}{f' and {more} more' if more > 0 else ''}: not loaded, changed since you trusted it"
-        what += " (callboard trust --show)"
+        what = (
+            f"{there}{f' and {more} more' if more > 0 else ''}: not loaded, because of changes since you trusted "
+            "this directory"
+        )
+        what += " (review them: callboard trust --show)"
         code = "changed_since_trusted"
     if not there:
         return None
@@ -323,7 +329,7 @@ def instructions_block(found: Iterable[Instructions], here: Path) -> str:
 
 
 def note(found: Instructions) -> str:
-    """Return the text to append to a tool's result for a newly entered directory."""
+    """Return the text to append to a tool's result when a call enters a directory with instructions."""
     return _FOUND.format(file=found.file, text=found.text)
 
 

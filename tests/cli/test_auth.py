@@ -166,7 +166,7 @@ async def test_at_a_terminal_without_a_browser_the_address_is_pasted(
     found = re.search(ADDRESS, screen.text)
     assert found
     screen.press("https://elsewhere.example/?code=x&state=wrong\r")
-    await screen.shows(r"another attempt to sign in")
+    await screen.shows(r"another sign-in attempt")
     screen.press(f"{place.server.redirect(found[1])}\r")
     assert await everything(process.stdout) == "signed in to client 'lab' for chat\n"
     assert await process.wait() == 0
@@ -272,7 +272,7 @@ async def test_a_port_that_is_taken_is_named(place: Place) -> None:
     place.configure(redirect_uri=f"{place.server.url}/callback")
     code, _, err = await place.run("auth", "login", "lab", "--no-browser")
     assert code == 3
-    assert f"port {place.server.port} of 127.0.0.1 can't be listened on" in err
+    assert f"can't listen on port {place.server.port} of 127.0.0.1" in err
 
 
 @pytest.mark.parametrize(

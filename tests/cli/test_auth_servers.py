@@ -116,7 +116,7 @@ def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: 
     [
         ("mcp:dcos", "did you mean 'docs'?"),
         ("mcp:local", "has no sign-in: Callboard starts it as a program"),
-        ("mcp:mine", "its entry sets the header Authorization"),
+        ("mcp:mine", "the server's entry sets the header Authorization"),
     ],
 )
 def test_names_that_have_no_sign_in(callboard: Callboard, home: Home, town: Town, name: str, words: str) -> None:

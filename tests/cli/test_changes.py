@@ -61,7 +61,7 @@ def test_a_run_without_a_server_is_shown_and_taken_back(callboard: Callboard, pr
     assert (code, has_message(err, "cli.control.commands.changed._agreed")) == (5, True)
     (project / "b" / "mine").write_text("mine")
     code, out, _err = callboard("runs", "restore", run[4:], "--yes")
-    assert (code, out) == (1, "restored a.txt\nremoved b/new.txt\nleft b: other files are in it now\n")
+    assert (code, out) == (1, "restored a.txt\nremoved b/new.txt\nleft b: the directory contains other files now\n")
     assert (project / "a.txt").read_text() == "one\ntwo\x1b[2J\n"
     (project / "b" / "mine").unlink()
     assert callboard("runs", "restore", run, "--no-input", "--yes") == (0, "removed b\n", "")

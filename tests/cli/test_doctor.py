@@ -169,7 +169,7 @@ def test_probes_find_that_there_is_no_sandbox_around_them(
     failed = {each["tried"] for each in json.loads(out)["findings"] if each["holds"] is False}
     assert code == 1
     assert {each.tried for each in PROBES if not each.not_kept_by} - failed <= MAY_HOLD
-    assert "all of these, looked at from outside" in failed
+    assert "all probes, checked from outside of the sandbox" in failed
 
 
 def test_where_no_sandbox_works_it_says_what_to_install(callboard: Callboard, monkeypatch: pytest.MonkeyPatch) -> None:

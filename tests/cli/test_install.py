@@ -82,7 +82,7 @@ def test_what_is_in_the_way_or_wrong_is_an_error_of_usage(install: Install, tmp_
 def test_what_comes_with_callboard_is_laid_out(install: Install, tmp_path: Path) -> None:
     done = install("--builtin", "--filter", "roles/shell", "--yes")
     assert done.code == 0
-    assert done.out == f"installed builtin, which comes with Callboard {VERSION}: 1 file written\n"
+    assert done.out == f"installed builtin, which is built into Callboard {VERSION}: 1 file written\n"
     assert install("list").out.startswith(f"  builtin  comes with Callboard  {VERSION}  1 file  20")
     refused = install("--builtin", "--filter", "zzz", "--yes")
     assert has_message(refused.err, "work.bundles.layout.chosen", text="zzz")

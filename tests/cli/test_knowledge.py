@@ -95,13 +95,13 @@ def test_a_command_is_run_because_it_was_typed(callboard: Callboard, models: Fak
     assert "apples are redplums are blue" in models.requests[0].prompt
     code, out, err = callboard("ask", "-f", "`exit 3`", "well?")
     assert (code, out) == (2, "")
-    assert "`exit 3`: it ended with status 3" in err
+    assert "`exit 3`: the command exited with status 3" in err
 
 
 def test_of_a_command_that_writes_much_the_first_line_says_why(callboard: Callboard, here: Path) -> None:
     command = "echo 'warning: Not a git repository' >&2; seq 1000 >&2; exit 129"
     _code, _out, err = callboard("ask", "-f", f"`{command}`", "well?")
-    assert "it ended with status 129: warning: Not a git repository\n" in err
+    assert "the command exited with status 129: warning: Not a git repository\n" in err
     assert "[...]" in err
     assert "1000" in err
 

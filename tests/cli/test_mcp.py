@@ -329,8 +329,8 @@ def test_verbose_tells_how_it_comes_about(callboard: Callboard, mcp_json: Home) 
         (("ech",), 2, "MCP server 's' has no tool 'ech'; did you mean 'echo'?"),
         (("echo",), 2, "the arguments don't fit: $: 'text' is a required property"),
         (("echo", "--json", "[]"), 2, fragment("cli.flag_values.arguments.2")),
-        (("die",), 1, "needs a person's permission and nobody is there"),
-        (("die", "--allow", "s__die"), 1, "MCP server 's' ended with status 3"),
+        (("die",), 1, "needs approval, and no terminal or client is attached"),
+        (("die", "--allow", "s__die"), 1, "MCP server 's' exited with status 3"),
     ],
     ids=str,
 )

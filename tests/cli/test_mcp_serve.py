@@ -149,7 +149,7 @@ def post(url: str, token: str) -> bytes:
         (["--token-file", "x"], "--token-file needs --http"),
         (["--http", "--token-file", "/nowhere/x"], "--token-file /nowhere/x: can't be read"),
         (["--http", "--token-file", "/dev/null"], "a token is one line"),
-        (["--http", "--host", "0.0.0.0"], "give a token (--token-file FILE)"),
+        (["--http", "--host", "0.0.0.0"], "set a token (--token-file FILE)"),
         (["--root", "/nowhere"], "--root /nowhere: there is no such directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -193,7 +193,7 @@ def test_an_update_with_what_is_no_table_changes_nothing(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for name, text, words in (
         ("data_slim.json", '[{"id": "x"}]', "is not a price file"),
-        ("models.yaml", "clients:\n  - type: openai\n", "expected is a list of `provider:`"),
+        ("models.yaml", "clients:\n  - type: openai\n", "expected a list of entries with `provider:`"),
     ):
         wrong = tmp_path / name
         wrong.write_text(text)

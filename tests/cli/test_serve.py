@@ -111,7 +111,7 @@ def test_a_second_signal_leaves_what_is_under_way_to_the_next_server(start: Star
     ("flags", "settings", "code", "said"),
     [
         ((), "api: {enabled: false}", 3, "api.enabled"),
-        (("--host", "0.0.0.0"), "api: {enabled: true}", 2, "no key is set"),
+        (("--host", "0.0.0.0"), "api: {enabled: true}", 2, "no API key is set"),
         (
             (),
             "api: {limits: {max_body_bytes: -1, max_concurrent_requests: 0}, surprise: 1}",

@@ -192,4 +192,4 @@ def test_a_tool_that_visible_tools_leaves_out_is_said_to_be_so(callboard: Callbo
     (home / "config.yaml").write_text("visible_tools: [fs_cat.sh]\n")
     for name in ("fs_write", "roll"):
         _, _, err = callboard("tools", "show", name)
-        assert f"there is no tool '{name}'; `visible_tools` of config.yaml leaves it out" in err
+        assert f"there is no tool '{name}'; `visible_tools` in config.yaml excludes it" in err

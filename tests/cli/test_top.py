@@ -546,7 +546,7 @@ async def test_keys_mean_the_actor_that_is_looked_at_closely(
     await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y: yes")
-    await press(screen, "y", r"asked to end|it may have ended")  # the next look finds it gone
+    await press(screen, "y", r"asked to end|or it has ended")  # the next look finds it gone
     assert (await trio.to_thread.run_sync(house.ended, run)).over
     await press(screen, "q", r"by path")
     screen.press("q")

@@ -10,7 +10,7 @@ import pytest
 from callboard.cli.failure import complain, report
 from callboard.cli.render.wrap import wrapped
 
-HELP = ".compress session   Put a summary in the place of what was said"
+HELP = ".compress session   Replace the messages of the session by a summary"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ HELP = ".compress session   Put a summary in the place of what was said"
                 "                    said",
             ],
         ),
-        (HELP, 30, [".compress session   Put a", "summary in the place of what", "was said"]),
+        (HELP, 30, [".compress session   Replace", "the messages of the session by", "a summary"]),
         ("see http://127.0.0.1:8807/#token=abcdefgh now", 20, ["see", "http://127.0.0.1:8807/#token=abcdefgh", "now"]),
         ("文字 文字 文字", 10, ["文字 文字", "文字"]),
         ("a\tb " + "c" * 40, 20, ["a\tb " + "c" * 40]),

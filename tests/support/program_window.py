@@ -93,7 +93,7 @@ class Window:
         presses = 0
         with trio.move_on_after(PATIENCE):
             while self._terminal.alive:
-                if presses <= "\n".join(self.lines()).count("wait for its end, or interrupt it"):
+                if presses <= "\n".join(self.lines()).count("wait until it has finished, or interrupt it"):
                     presses += 1
                     self.press("C-d")
                 await trio.sleep(0.1)

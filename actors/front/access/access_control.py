@@ -208,8 +208,11 @@ class AccessControl:
                 # The price of forgetting all of them is one more audit line for each address that goes on trying.
                 self._reported.clear()
             self._reported.add(where)
-            self.audit.log("RateLimitRejection", "denied", peer=peer, reason="too many bad logins")
-        raise RateLimited("too many bad keys came from your address; wait a little", retry_after=wait)
+            self.audit.log("RateLimitRejection", "denied", peer=peer, reason="too many failed logins")
+        raise RateLimited(
+            "your address sent too many API keys that are not valid; wait a little before you try again",
+            retry_after=wait,
+        )
 
     def _bad_login(self, peer: str, kind: str, why: str) -> NoReturn:
         self._bad_logins.charge(network_of(peer))
@@ -269,7 +272,10 @@ class AccessControl:
         if wait:
             self._count_rejection("requests")
             self.audit.log("RateLimitRejection", "denied", caller=caller)
-            text = f"{caller.subject} has made {self.rates.limit} requests within a minute, which is the most"
+            text = (
+                f"{caller.subject} has made {self.rates.limit} requests within a minute, which is the limit; try "
+                "again later"
+            )
             raise RateLimited(text, retry_after=wait)
 
     def slot(self, caller: Caller) -> AbstractAsyncContextManager[None]:
@@ -291,7 +297,7 @@ class AccessControl:
         most = self.settings.limits.websockets_per_subject
         if caller != LOCAL and self._websockets[caller.subject] >= most:
             self._count_rejection("connections")
-            raise Saturated(f"{caller.subject} has {most} websockets open, which is the most")
+            raise Saturated(f"{caller.subject} has {most} websockets open, which is the limit; close one first")
         with counted(self._websockets, caller.subject):
             yield
 
@@ -308,7 +314,9 @@ class AccessControl:
             yield scope
 
     def request(self, caller: Caller) -> AbstractContextManager[trio.CancelScope]:
-        """Return the same for a request; a signed token that expires meanwhile was valid at its start."""
+        """Yield the scope of an HTTP request, which is cancelled when the caller's key is revoked. A signed token that
+        expires during the request does not cancel it.
+        """
         return self._lasting(caller, math.inf)
 
     @contextlib.contextmanager
@@ -322,7 +330,7 @@ class AccessControl:
                 del self._open[scope]
 
     def frame(self, direction: str) -> None:
-        """Count a frame of a websocket."""
+        """Count a websocket frame, `in` or `out`, in the metrics."""
         if self.metrics is not None:
             self.metrics.frames.labels(direction).inc()
 
@@ -431,20 +439,22 @@ def check_may_listen(settings: ApiSettings, host: str) -> bool:
         UsageError: other machines could connect, and no key is set.
     """
     if settings.enabled is False:
-        raise ConfigError("`api.enabled` is false in config.yaml; set it to true, or leave it out, to serve")
+        raise ConfigError(
+            "`api.enabled` is false in config.yaml, so no server may be started; set it to true, or remove it"
+        )
     auth = settings.auth
     if auth.static or auth.signed:
         try:
             import argon2  # noqa: F401 - to say so before anything is started
             import jwt  # noqa: F401 - to see whether it is there
         except ImportError as error:
-            raise ConfigError(f"checking keys needs {error.name}; run: {install_command('server')}") from None
+            raise ConfigError(f"checking API keys needs {error.name}; run: {install_command('server')}") from None
     loopback = host in LOOPBACK
     if not loopback and not auth.static and auth.signed is None:
         raise UsageError(
-            f"every client that reaches {host} could run the agents: no key is set. Put one into `api.auth.keys` of "
-            "config.yaml (`callboard keys new SUBJECT` prints it), name an issuer in `api.auth.jwt`, "
-            "or listen on 127.0.0.1"
+            f"no API key is set, so every client that reaches {host} could run the agents. Add a key to "
+            "`api.auth.keys` of config.yaml (`callboard keys new SUBJECT` prints it), name an issuer in "
+            "`api.auth.jwt`, or listen on 127.0.0.1"
         )
     return loopback
 
@@ -454,16 +464,16 @@ async def reload(access: AccessControl, config_dir: Path) -> bool:
     try:
         settings, _ = await trio.to_thread.run_sync(load_settings, config_dir)
     except ConfigError as error:
-        log.error("config.yaml is not taken, everything stays as it was: %s", error)
+        log.error("config.yaml has errors, and the settings read before stay in effect: %s", error)
         access.audit.log("ConfigReload", "error", reason=str(error))
         return False
     before, after = access.settings, settings.api
     changed = sorted(_changed(before, after))
     fixed = access.reload(after)
     set_level(after.log_level)
-    log.info("config.yaml was read again; changed: %s", ", ".join(changed) or "nothing")
+    log.info("config.yaml was read again; changed settings: %s", ", ".join(changed) or "nothing")
     if fixed:
-        log.warning("changed, but only a restart applies it: %s", ", ".join(fixed))
+        log.warning("changed settings that take effect only after a restart: %s", ", ".join(fixed))
     access.audit.log("ConfigReload", details={"changed": changed, "needs_restart": fixed})
     return True
 

@@ -150,7 +150,7 @@ class KeyRing:
 
 
 def caller_of(key: ApiKey) -> Caller:
-    """Return the caller of a key."""
+    """Return the caller that an entry of `api.auth.keys` describes."""
     return Caller(subject=key.subject, scopes=frozenset(key.scopes), key=key.id or None, name=key.subject)
 
 
@@ -227,15 +227,15 @@ class SignedTokens:
         """
         header = _header(token)
         if header is None:
-            raise Unauthorized("this is no signed token")
+            raise Unauthorized("the token is not a signed token (JWT)")
         algorithm, kid = header.get("alg"), header.get("kid")
         # RFC 8725, section 3.1: the header is the attacker's, so the algorithm must be one that the issuer uses.
         if algorithm not in ALGORITHMS or algorithm not in self._settings.algorithms:
             raise Unauthorized(f"the token's algorithm must be one of {', '.join(self._settings.algorithms)}")
         if "crit" in header:  # extensions that must be understood; none is supported
-            raise Unauthorized("the token needs an extension (`crit`) that is not supported here")
+            raise Unauthorized("the token requires an extension (`crit`) that is not supported")
         if not isinstance(kid, str) or not kid:
-            raise Unauthorized("the token does not say which key it was signed with (`kid`)")
+            raise Unauthorized("the token does not name the key that signed it (`kid`)")
         if not self.keys.has(kid):
             await self.keys.fetch_for(kid)
         return self._caller(self._claims(token, kid, algorithm))
@@ -245,7 +245,7 @@ class SignedTokens:
 
         key = self.keys.get(kid, algorithm)
         if key is None:
-            raise Unauthorized("the token was signed with a key that is not known here")
+            raise Unauthorized("the token was signed with an unknown key")
         try:
             claims: Mapping[str, Any] = jwt.decode(
                 token,
@@ -273,7 +273,7 @@ class SignedTokens:
         for name, value in times.items():
             # `bool` is a subclass of `int`.
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise Unauthorized(f"the token's `{name}` is no number")
+                raise Unauthorized(f"the token's `{name}` is not a number")
         # `not <` rather than `>=`: a NaN counts as expired.
         if not now < times["exp"] + leeway:
             raise Unauthorized("the token has expired")
@@ -283,10 +283,10 @@ class SignedTokens:
     def _caller(self, claims: Mapping[str, Any]) -> SignedCaller:
         subject = claims.get(self._settings.subject_claim)
         if not isinstance(subject, str) or not subject or len(subject) > 256 or not subject.isprintable():
-            raise Unauthorized(f"the token's `{self._settings.subject_claim}` names no subject")
+            raise Unauthorized(f"the token has no subject in `{self._settings.subject_claim}`")
         # The subject of `LOCAL`: such a token would own the runs of the user of this machine.
         if subject == "local":
-            raise Unauthorized("the token's subject is 'local', which is the user who runs this server")
+            raise Unauthorized("the token's subject is 'local', which is reserved for the user who runs this server")
         found = claims.get(self._settings.scopes_claim, ())
         scopes = found.split() if isinstance(found, str) else found if isinstance(found, list | tuple) else ()
         texts = [scope for scope in scopes if isinstance(scope, str)][:MOST_SCOPES]
@@ -381,8 +381,14 @@ class KeySet:
             with trio.fail_after(FETCH_WITHIN):
                 keys = _keys_in(await self._get())
         except Exception as error:  # noqa: BLE001 - a foreign server may fail anyhow; the known keys remain
-            kept = f"{len(self._keys)} keys are kept" if self.ready else "no signed token is accepted until it answers"
-            log.warning("no keys from %s (%s); %s", self._url, str(error) or type(error).__name__, kept)
+            kept = (
+                f"{len(self._keys)} keys stay valid"
+                if self.ready
+                else "no signed token is accepted until keys are received"
+            )
+            log.warning(
+                "signing keys can't be fetched from %s (%s); %s", self._url, str(error) or type(error).__name__, kept
+            )
             return False
         self._keys = keys
         self.ready = True
@@ -398,12 +404,12 @@ class KeySet:
             client.stream("GET", self._url, headers=_HEADERS) as response,
         ):
             if response.status_code != 200:
-                raise ValueError(f"it answered with status {response.status_code}")
+                raise ValueError(f"the server answered with HTTP status {response.status_code}")
             body = bytearray()
             async for piece in response.aiter_raw():  # undecoded: a small reply must not unpack to a huge one
                 body += piece
                 if len(body) > MOST_BYTES:
-                    raise ValueError(f"it sent more than {MOST_BYTES} bytes")
+                    raise ValueError(f"the response is longer than {MOST_BYTES} bytes")
             return bytes(body)
 
 
@@ -415,5 +421,5 @@ def _keys_in(body: bytes) -> dict[str, dict[str, Any]]:
     document = decode_json(body, _Document)
     keys = {key["kid"]: key for key in document.keys[:MOST_KEYS] if isinstance(key.get("kid"), str)}
     if not keys:
-        raise ValueError("it has no keys with a `kid`")
+        raise ValueError("the response has no keys with a `kid`")
     return keys

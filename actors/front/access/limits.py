@@ -167,7 +167,7 @@ class ConcurrencyLimiter:
 
     @property
     def of_all(self) -> int:
-        """Maximum number of concurrent requests."""
+        """Maximum number of concurrent requests of all subjects together."""
         return int(self._all.total_tokens)
 
     @property
@@ -205,8 +205,10 @@ class ConcurrencyLimiter:
                 await self._all.acquire_on_behalf_of(request)
                 stack.callback(self._all.release_on_behalf_of, request)
             if waiting.cancelled_caught:
-                whose = f"{self.of_all} requests are" if self.taken >= self.of_all else f"{self._each} of yours are"
-                raise Saturated(f"{whose} under way already, which is the most; try again in a second")
+                whose = (
+                    f"{self.of_all} requests are" if self.taken >= self.of_all else f"{self._each} of your requests are"
+                )
+                raise Saturated(f"{whose} running, which is the limit; try again in a second")
             yield
 
     def _forget_idle(self, subject: str) -> None:
@@ -259,7 +261,11 @@ class ConnectionLimiter:
         now = trio.current_time()
         if now - self._said >= SAID_EVERY:
             self._said = now
-            log.warning("%d connections are open; one more from %s was closed (api.limits)", self.open, where)
+            log.warning(
+                "%d connections are open, which is the limit (api.limits); a new one from %s was closed",
+                self.open,
+                where,
+            )
         yield False
 
     def _has_room(self, peer: str, where: str) -> bool:

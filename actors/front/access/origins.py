@@ -48,12 +48,15 @@ class Origins:
         host = headers.get("host", "")
         if not self._is_ours(host_of(host)):
             raise Denied(
-                f"this server does not answer to the name '{host[:100]}'; "
-                "use the address it listens on, or add the name to `api.allowed_hosts`"
+                f"this server does not accept the host name '{host[:100]}'; use the address it listens on, "
+                "or add the name to `api.allowed_hosts`"
             )
         origin = headers.get("origin")
         if origin is not None and not self.admits(origin, host, headers.get("x-forwarded-proto", "")):
-            raise Denied(f"pages of '{origin[:100]}' may not call this server; see `api.cors.allowed_origins`")
+            raise Denied(
+                f"web pages of '{origin[:100]}' may not call this server; to allow it, add it to "
+                "`api.cors.allowed_origins`"
+            )
 
     def admits(self, origin: str, host: str, scheme: str = "") -> bool:
         """Return True if pages of this origin may call the server at `host`, reached by `scheme` through a proxy."""

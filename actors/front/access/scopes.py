@@ -114,4 +114,4 @@ def need(caller: Caller, rule: Rule) -> None:
     """Raise `Denied` if a scope is missing; the text names all missing ones."""
     missing = [scope for scope in rule.scopes if not caller.has(scope)]
     if missing:
-        raise Denied(f"this needs the scope {' and '.join(missing)}, which {caller.subject} does not have")
+        raise Denied(f"this request needs the scope {' and '.join(missing)}, which {caller.subject} does not have")

@@ -49,11 +49,11 @@ class ServerPaths:
         self._pattern = re.compile(before + b"(?:" + b"|".join(map(re.escape, longest_first)) + rb")(?![\w.-])")
 
     def hidden(self, data: bytes) -> bytes:
-        """Replace paths in a reply, or a part of one."""
+        """Replace the server's paths in the bytes of a reply, or of a part of one."""
         return self._pattern.sub(lambda found: self._names[found[0]], data)
 
     def for_caller(self, caller: Caller, data: bytes) -> bytes:
-        """Return a reply for this caller."""
+        """Return a reply with the server's paths replaced, unless the caller has the scope `run:files`."""
         return data if caller.has(SCOPE) else self.hidden(data)
 
     def over_http(self, caller: Caller, send: Send) -> Send:

@@ -117,7 +117,8 @@ class AcpAgent:
 
     async def _authenticate(self, params: acp.Authenticate) -> Json:
         raise Refused(
-            f"there is no method {params.method_id!r} to authenticate by; none is needed", number=INVALID_PARAMS
+            f"the authentication method {params.method_id!r} does not exist; no authentication is needed",
+            number=INVALID_PARAMS,
         )
 
     # --- sessions -------------------------------------------------------------------------------------------
@@ -203,10 +204,10 @@ class AcpAgent:
         if session.was_cancelled(params):
             return {"stopReason": "cancelled"}
         if session.prompting is not None:
-            raise Conflict("a prompt of this session is at work; wait for its end, or cancel it")
+            raise Conflict("a prompt of this session is still running; wait until it has finished, or cancel it")
         text, images = acp.read_prompt(params.prompt)
         if not text.strip() and not images:
-            raise UsageError("the prompt says nothing")
+            raise UsageError("the prompt has no content")
         shows = Shows(forms=self._forms, notices=self._notices)
         prompting = session.prompting = Prompting(self._peer, params.session_id, session, shows)
         wanted = StartRun(
@@ -242,7 +243,7 @@ class AcpAgent:
 
     async def _change_mode(self, id: str, session: AcpSession, mode: str) -> None:
         if mode not in MODES:
-            raise UsageError(f"there is no mode {mode!r}; there are {', '.join(MODES)}")
+            raise UsageError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
         if mode == "yes":
             self._peer.caller.need("answer:questions")
         session.mode = mode
@@ -252,10 +253,10 @@ class AcpAgent:
     async def _set_option(self, params: acp.SetConfigOption) -> Json:
         session = self._of(params.session_id)
         if params.config_id not in (MODEL, MODE):
-            raise UsageError(f"there is no option {params.config_id!r}; there are `{MODEL}` and `{MODE}`")
+            raise UsageError(f"unknown option {params.config_id!r}; the options are `{MODEL}` and `{MODE}`")
         if not isinstance(params.value, str):
             expected = "the id of a model, client:model" if params.config_id == MODEL else " or ".join(MODES)
-            raise UsageError(f"the value of `{params.config_id}` is {expected}")
+            raise UsageError(f"the value of `{params.config_id}` must be {expected}")
         if params.config_id == MODE:
             await self._change_mode(params.session_id, session, params.value)
         else:
@@ -276,7 +277,7 @@ class AcpAgent:
     def _of(self, id: str) -> AcpSession:
         session = self._open.get(id)
         if session is None:
-            raise NotFound(f"there is no open session '{id[:60]}'; session/load or session/resume opens one")
+            raise NotFound(f"there is no open session '{id[:60]}'; open it with session/load or session/resume")
         return session
 
     async def _checked(self, agent: str) -> tuple[str | None, str]:
@@ -290,7 +291,9 @@ class AcpAgent:
 
         request = await self._peer.hub.request(self._peer.caller, StartRun(target=agent))
         target = await self._root.loader.load(request, NO_HOOKS)
-        only = f"'{agent}' is no LLM agent: it has the servers that its own file names; send an empty list"
+        only = (
+            f"'{agent}' is not an LLM agent and uses only the MCP servers of its own file; send an empty `mcpServers`"
+        )
         return agent_of(target), "" if isinstance(target, LoopAgent) else only
 
 
@@ -341,7 +344,7 @@ _NAMES = {"yes": "Allow", "run": "Allow for this run", "always": "Always allow",
 
 
 class Shows(msgspec.Struct, frozen=True, kw_only=True):
-    """Optional display features of the client: `forms`, `notices`."""
+    """Display features that the client has declared: `forms`, `notices`."""
 
     forms: bool = False
     notices: bool = False
@@ -493,7 +496,7 @@ async def ask(peer: ControlPeer, session: str, question: Question, *, forms: boo
     except Refused as refused:  # the client can't show it after all, or has disconnected
         log.debug("the client did not answer a question: %s", refused)
     if question.get("default") is None:
-        raise NobodyToAsk(f"this client can't show a question: {question['text']}")
+        raise NobodyToAsk(f"this client can't display a question: {question['text']}")
     return str(question["default"])
 
 
@@ -640,7 +643,7 @@ class AcpSession:
             "category": "model",
             "type": "select",
             "currentValue": self.model or "",
-            "options": [{"value": "", "name": "As the agent says"}, *({"value": id, "name": id} for id in models)],
+            "options": [{"value": "", "name": "As set by the agent"}, *({"value": id, "name": id} for id in models)],
         }
         mode = {
             "id": MODE,
@@ -661,7 +664,7 @@ class SessionWorkspace(msgspec.Struct, frozen=True, kw_only=True):
     servers: tuple[Server, ...] = ()
 
     def applied_to(self, request: RunRequest) -> RunRequest:
-        """Apply them to a run request."""
+        """Return a run request with these directories and servers added."""
         cwd = None if self.cwd is None else str(self.cwd)
         return msgspec.structs.replace(request, cwd=cwd, roots=tuple(map(str, self.roots)), servers=self.servers)
 
@@ -682,7 +685,7 @@ async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> Se
     ]
     for name, each in directories:
         if not Path(each).is_absolute() or "\0" in each:
-            raise UsageError(f"`{name}` is an absolute path, not {each[:100]!r}")
+            raise UsageError(f"`{name}` must be an absolute path, not {each[:100]!r}")
     if place.mcp_servers or place.additional_directories:
         caller.need("run:files")
     if place.mcp_servers and refused:
@@ -694,7 +697,7 @@ async def workspace_of(caller: Caller, place: Place, *, refused: str = "") -> Se
             raise UsageError(f"`{name}`: there is no directory {each[:1000]}")
     cwd, *roots = (Path(each) for _, each in directories)
     if len(place.mcp_servers or ()) > MOST_SERVERS:
-        raise UsageError(f"`mcpServers`: a session brings {MOST_SERVERS} servers at most")
+        raise UsageError(f"`mcpServers`: a session may bring at most {MOST_SERVERS} servers")
     servers = tuple(_server(each, cwd) for each in place.mcp_servers or ())
     return SessionWorkspace(cwd=cwd, roots=tuple(roots), servers=servers)
 
@@ -708,16 +711,17 @@ def _server(given: McpServer, cwd: Path) -> Server:
         env = {each.name: each.value for each in given.env or ()}
         if "\0" in "".join((given.command, *(given.args or ()), *env, *env.values())) or any("=" in key for key in env):
             raise UsageError(
-                f"{where}: a NUL can't be in `command`, `args` and `env`, nor `=` in the name of a variable"
+                f"{where}: `command`, `args` and `env` can't contain a NUL character, and the name of a "
+                "variable can't contain `=`"
             )
         return Server(
             name=name, type="stdio", command=given.command, args=tuple(given.args or ()), env=env, cwd=str(cwd)
         )
     if not is_web_address(given.url):
-        raise UsageError(f"{where}: `url` is an http:// or https:// address, not {given.url[:100]!r}")
+        raise UsageError(f"{where}: `url` must be an http:// or https:// address, not {given.url[:100]!r}")
     for each in given.headers or ():
         if not _HEADER_NAME.fullmatch(each.name):
-            raise UsageError(f"{where}: {each.name[:60]!r} can't be the name of a header")
+            raise UsageError(f"{where}: {each.name[:60]!r} can't be the name of an HTTP header")
         if not is_header_value(each.value):
             raise UsageError(f"{where}: the value of header {each.name[:60]} {NO_HEADER_VALUE}")
     return Server(

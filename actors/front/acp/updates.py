@@ -46,7 +46,7 @@ _KINDS = (
 
 
 def kind_of(tool: str) -> str:
-    """Return ACP's kind of a tool."""
+    """Return the `ToolKind` of ACP for a tool, by its name."""
     return next((kind for start, kind in _KINDS if tool.startswith(start)), "other")
 
 
@@ -83,7 +83,7 @@ class Updates:
         self._size: int | None = None
 
     def of(self, event: Event) -> Iterator[Update]:
-        """Yield the updates of an event."""
+        """Yield the ACP `session/update`s for an event of the run."""
         about, speaks = self._view.see(event).about, self._view.speaks(event)
         match event.data:
             case ev.LlmDelta(text=text) if speaks:
@@ -148,7 +148,7 @@ class Updates:
 
 
 def replay(session: Session) -> Iterator[Update]:
-    """Yield the messages of a session in order."""
+    """Yield the stored messages of a session as ACP updates, in order."""
     plan = TodoPlan()
     changed = False
     ids: dict[str, str] = {}

@@ -295,7 +295,7 @@ class Chat:
             Conflict: a run is answering, or the chat was closed.
         """
         if self.answering is not None:
-            raise Conflict(f"{self.answering} answers; wait for its end, or interrupt it")
+            raise Conflict(f"{self.answering} is answering; wait until it has finished, or interrupt it")
         self.check_open()
         self._interrupted, self._caller = False, caller
         with trio.CancelScope() as scope:
@@ -319,7 +319,7 @@ class Chat:
                 self._looking.discard(scope)
 
     async def come_to_rest(self) -> None:
-        """Wait while a line runs that no answering run belongs to.
+        """Wait until no earlier line is being executed, or a run is answering it and can receive the next line.
 
         A line whose answer is complete may still store or compress messages, and an interrupted one may have a run
         that is ending.
@@ -391,7 +391,7 @@ class Chat:
         self.hub.root.kernel.spawn(wait, name="chat-run", link=False)
 
     def outlived(self) -> None:
-        """Clear a run that outlived its requester."""
+        """Forget a run that has ended after its requester had left."""
         self.run = self._caller = None
         self._moved.unpark_all()
         if self._within is not None:
@@ -399,7 +399,7 @@ class Chat:
 
     @property
     def goes_on(self) -> bool:
-        """True if a run continues without its requester."""
+        """True if a run of this chat continues although the client that requested it is gone."""
         return self.keep or (self._within is not None and self._within.goes_on)
 
     def begun(self, run: str) -> None:
@@ -524,7 +524,7 @@ class _QueuePlace:
 
 
 class LineTurn:
-    """Place of a line in the input queue.
+    """Position of one line in the input queue of a chat.
 
         turn = order.join()      # synchronously, when the line arrives
         with turn.waiting:       # an interrupt cancels this block until the line has begun

@@ -63,7 +63,7 @@ class PromptStart:
 
 
 def wish(session: Session, settings: Settings) -> bool | None:
-    """Return the `save_session` setting of a session or of the configuration; None to ask the user."""
+    """Return the `save_session` setting of a session or of the configuration; None means that the user is asked."""
     found = session.save_session
     if found is None:
         found = settings.other.get("save_session")
@@ -119,7 +119,7 @@ class ChatStorage:
 
     @property
     def name(self) -> str:
-        """Name for users."""
+        """Name of the session that users see."""
         return TEMP if self.temporary else self.stored.alias or self.stored.id
 
     @property
@@ -145,7 +145,7 @@ class ChatStorage:
         return next((text for text in said if text), None)
 
     def apart(self) -> ChatStorage:
-        """Return a copy in memory, so that later messages do not get into the file."""
+        """Return a copy of the conversation in memory, so that later messages do not get into the session's file."""
         place = ChatStorage(self.stored)
         place.starts = list(self.starts)
         return place

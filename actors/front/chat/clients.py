@@ -156,7 +156,7 @@ class NotificationBacklog:
         self._size = 0
 
     def keep(self, told: frames.Began | frames.Said, scopes: tuple[str, ...]) -> None:
-        """Number an output and store it."""
+        """Assign the next number to an output of the chat, and store the output."""
         self.last += 1
         told.seq = self.last
         size = len(told.prompt if isinstance(told, frames.Began) else told.text)

@@ -73,7 +73,7 @@ class ChatLine:
         self.attach: str | None = None
 
     def begun(self) -> None:
-        """Let the next line begin."""
+        """Mark the line as begun, so that the next line in the queue may begin."""
         if self._turn is not None:
             self._turn.leave()
 
@@ -112,7 +112,7 @@ class ChatLine:
         return await self._execute(chat, text, self.person, in_macro=True)
 
     def misused(self) -> UsageError:
-        """Return the usage error of the command."""
+        """Return the usage error of the line's command."""
         assert self.command is not None
         return self.command.misused()
 
@@ -260,12 +260,12 @@ class ChatCommand:
         """Condition for its use, in words; "" for any time except during a run."""
         needs = [need if need.startswith(("no ", "empty ")) else f"in a {need}" for need in self.needs]
         needs = [need.replace("in a agent", "in an agent") for need in needs]
-        needs += ["also while a run answers"] if self.at_work else []
+        needs += ["also while an answer is written"] if self.at_work else []
         needs += ["not in macros"] if not self.in_macros else []
         return "; ".join(needs)
 
     def misused(self) -> UsageError:
-        """Return the usage error."""
+        """Return the usage error of the command, for a line with wrong arguments."""
         return UsageError(f"Usage: {self.called}")
 
 
@@ -296,10 +296,10 @@ def command(
 
 
 MISSING: dict[Need, str] = {
-    "role": "No role. `.role NAME` takes one on.",
-    "session": "No session. `.session [NAME]` starts one.",
-    "agent": "No agent. `.agent NAME` starts one.",
-    "rag": "No RAG. `.rag NAME` opens one.",
+    "role": "No role. Select one with `.role NAME`.",
+    "session": "No session. Start one with `.session [NAME]`.",
+    "agent": "No agent. Select one with `.agent NAME`.",
+    "rag": "No RAG. Open a knowledge base with `.rag NAME`.",
     "no session": "Already in a session, please run '.exit session' first to exit the current session.",
     "no agent": "Already in an agent, please run '.exit agent' first to exit the current agent.",
     "empty session": "Cannot perform this operation because the session has messages, please `.empty session` first.",

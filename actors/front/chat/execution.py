@@ -239,7 +239,7 @@ async def execute_shell(line: ChatLine) -> None:
     rules = line.root.registry.permissions(line.root.settings.permissions)
     # "ask" counts as allowed: the user who would be asked has typed the command.
     if Permissions(rules, once=True).verdict(tool, arguments) == "deny":
-        raise Denied(f"the permissions of {line.root.settings.file} deny this command")
+        raise Denied(f"`permissions` in {line.root.settings.file} denies this command")
 
     coming = _ShellOutput(line)
 
@@ -262,8 +262,8 @@ async def execute_shell(line: ChatLine) -> None:
     # The result repeats the streamed lines, so show only the remainder.
     if (rest := written.removeprefix(coming.sent)) or not coming.sent:
         await line.say(hidden(rest), "shell")
-    shown = shortened(hidden(written), LONGEST_SHELL_OUTPUT) or "(it wrote nothing)"
-    line.chat.shell.append(f"I ran `{line.rest}` in the shell. It wrote:\n\n```\n{shown}\n```")
+    shown = shortened(hidden(written), LONGEST_SHELL_OUTPUT) or "(there was no output)"
+    line.chat.shell.append(f"I ran `{line.rest}` in the shell. Its output:\n\n```\n{shown}\n```")
     # Five commands at most, so that many shell lines do not fill the next prompt.
     del line.chat.shell[:-5]
 
@@ -311,5 +311,7 @@ def _shell_tool(line: ChatLine) -> Tool:
     home = line.root.registry.home(directory=None, agent=None, values={}, options=ToolOptions())
     found = line.root.registry.named(["execute_command"], home, ToolOptions(cwd=Path.cwd()))
     if not found:
-        raise Denied("`visible_tools` leaves out `execute_command`, so no line of the shell is run")
+        raise Denied(
+            "`visible_tools` in config.yaml excludes `execute_command`, so lines that begin with `!` can't be run"
+        )
     return found[0]

@@ -131,7 +131,7 @@ class ChatMethods:
         chat, caller = self._chats.open.get(id), self._peer.caller
         is_known = chat is not None and (chat.owner == caller.subject or caller.has("read:runs"))
         if chat is None or not is_known:
-            raise NotFound(f"there is no chat '{id[:60]}'; _chat/list has those that are open")
+            raise NotFound(f"there is no open chat '{id[:60]}'; list the open chats with _chat/list")
         # `NotFound` above hides the chats of others; from here on the caller may know that it exists.
         check_owner(caller, chat.owner, chat.id)
         chat.touched = time.monotonic()
@@ -258,7 +258,7 @@ async def opened(chat: Chat, person: ClientPort, wanted: frames.OpenChat) -> lis
     if wanted.preludes and all(each is None for each in named):
         notes += await _with_prelude(line)
     if role is not None and wanted.role_prompt is not None:
-        raise UsageError(f"a chat begins in a role ('{role}') or with a prompt for one, not in both")
+        raise UsageError(f"a chat can start with a role ('{role}') or with the prompt of a role, not with both")
     if wanted.model is not None:
         await set_model(line, wanted.model)
     chat.stores = wanted.store and stores(chat, person.caller)
@@ -266,7 +266,7 @@ async def opened(chat: Chat, person: ClientPort, wanted: frames.OpenChat) -> lis
         pass
     elif wanted.agent is not None:
         if role is not None or wanted.role_prompt is not None:
-            raise UsageError(f"a role is for a chat without an agent, and in this one '{wanted.agent}' answers")
+            raise UsageError(f"a role can't be used together with an agent, and this chat uses '{wanted.agent}'")
         await begin_agent(line, wanted.agent, session, wanted.variables)
     elif (first := await _by_default(line, wanted)) is not None:
         notes = [*first, *notes]

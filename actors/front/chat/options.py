@@ -96,49 +96,60 @@ def _switch(about: str, *, session: bool = False, default: bool | None = None) -
 
 
 def _words(about: str, wanted: str, *, session: bool = False) -> SettingKey:
-    return SettingKey(read=_text, wanted=f"{wanted}, {LONGEST:,} characters at most", about=about, session=session)
+    return SettingKey(read=_text, wanted=f"{wanted}, at most {LONGEST:,} characters", about=about, session=session)
 
 
 KEYS: dict[str, SettingKey] = {
     "temperature": _number(
-        "how free the model is with words", _between(0, 2), "a number from 0 to 2", session=True, suggest="0.7"
+        "randomness of the model's words (sampling temperature)",
+        _between(0, 2),
+        "a number from 0 to 2",
+        session=True,
+        suggest="0.7",
     ),
     "top_p": _number(
-        "how many of the likely words it chooses from",
+        "share of the likely words that the model chooses from (nucleus sampling)",
         _between(0, 1),
         "a number from 0 to 1",
         session=True,
         suggest="0.9",
     ),
-    "enabled_tools": _words("tools that the model may call, or `all`", "names with commas between them", session=True),
+    "enabled_tools": _words("tools that the model may call, or `all`", "names separated by commas", session=True),
     "enabled_mcp_servers": _words(
-        "MCP servers that the model may use, or `all`", "names with commas between them", session=True
+        "MCP servers that the model may use, or `all`", "names separated by commas", session=True
     ),
     "max_output_tokens": _number(
-        "the longest reply, in tokens", _at_least(1), "a number of at least 1", suggest="4096"
+        "maximum length of a reply, in tokens", _at_least(1), "a number of at least 1", suggest="4096"
     ),
-    "save_session": _switch("keep sessions without asking (true), never (false), or ask (null)", session=True),
+    "save_session": _switch(
+        "whether sessions are saved without asking (true), never (false), or after asking (null)", session=True
+    ),
     "compression_threshold": _number(
-        "tokens from which on a session is compressed; 0 for never",
+        "number of tokens above which a session is compressed; 0 for never",
         _at_least(-MOST),
         "a whole number",
         session=True,
         suggest="4000",
     ),
-    "rag_reranker_model": _words("the model that puts what was found in order", "a model"),
-    "rag_top_k": _number("how many passages a look-up finds", _at_least(1), "a number of at least 1", suggest="5"),
-    "dry_run": _switch("send nothing to a model; the answer is what would have been sent"),
-    "function_calling_support": _switch("whether models may call tools at all"),
-    "mcp_server_support": _switch("whether MCP servers are used at all"),
-    "stream": _switch("show answers while they are written", default=True),
-    "save": _switch("keep what is asked and answered in a file of messages"),
-    "highlight": _switch("render Markdown and colour code"),
-    "auto_continue": _switch("go on while the todo list has open items", session=True),
-    "max_auto_continues": _number(
-        "how often, at most", _at_least(0), "a number of at least 0", session=True, suggest="10"
+    "rag_reranker_model": _words("model that sorts the passages found in a knowledge base", "a model"),
+    "rag_top_k": _number(
+        "number of passages that a search in a knowledge base returns",
+        _at_least(1),
+        "a number of at least 1",
+        suggest="5",
     ),
-    "inject_todo_instructions": _switch("explain the todo list to the model", session=True),
-    "continuation_prompt": _words("what the model reads when it goes on by itself", "a text", session=True),
+    "dry_run": _switch("whether requests are only shown, and not sent to a model"),
+    "function_calling_support": _switch("whether models may call tools"),
+    "mcp_server_support": _switch("whether MCP servers are used"),
+    "stream": _switch("whether answers are shown while they are written", default=True),
+    "save": _switch("whether questions and answers are appended to the messages file"),
+    "highlight": _switch("whether Markdown is rendered and code is coloured"),
+    "auto_continue": _switch("whether the agent continues while the todo list has open items", session=True),
+    "max_auto_continues": _number(
+        "how often it continues at most", _at_least(0), "a number of at least 0", session=True, suggest="10"
+    ),
+    "inject_todo_instructions": _switch("whether the todo list is explained to the model", session=True),
+    "continuation_prompt": _words("prompt with which the agent continues by itself", "a text", session=True),
 }
 
 _ONE_WORD = {"enabled_tools", "enabled_mcp_servers", "rag_reranker_model"}
@@ -161,7 +172,7 @@ def read_value(key: str, text: str) -> Value:
     try:
         return known.read(text)
     except ValueError:
-        raise UsageError(f"`.set {key}` takes {known.wanted}, or null, not {text[:60]!r}") from None
+        raise UsageError(f"the value of `.set {key}` must be {known.wanted}, or null, not {text[:60]!r}") from None
 
 
 _OF_SETTINGS = frozenset(Settings.__struct_fields__)

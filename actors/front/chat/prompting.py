@@ -167,7 +167,7 @@ async def resume_turn(line: ChatLine, run: str, prompt: LastPrompt) -> Outcome:
     info = await chat.hub.read_run(line.caller, run)
     stored, start = len(where.session.compressed_messages), where.mark()
     turn = await chat.hub.resuming.resume(info)
-    assert turn is not None, "it is a turn of a session"
+    assert turn is not None, "the run is a turn of a session"
     chat.last_prompt = prompt
     start.run = run
     return await _followed(line, RunningPrompt(chat, line.caller, prompt, where, start, turn, stored, None))
@@ -273,14 +273,14 @@ async def _over(line: ChatLine, turn: SessionTurn) -> None:
 
 async def announce_shortening(line: ChatLine) -> None:
     """Announce a compression; `Chat.doing` shows it until it is reset to None."""
-    line.chat.doing = "shortening the conversation"
+    line.chat.doing = "compressing the conversation"
     await line.note("Compressing the session.")
     await line.chat.change(line.person)
 
 
 def shortened_by(tokens: int, now: int) -> str:
-    """Return the message after a compression."""
-    return f"Compressed: about {tokens:,} tokens became {now:,}; `.context` shows the rest."
+    """Return the note about a compression: the conversation's tokens before and after it."""
+    return f"The conversation was compressed from about {tokens:,} tokens to {now:,}; see `.context`."
 
 
 async def _notify_began(line: ChatLine, told: frames.Began, over: trio.Event) -> None:
@@ -311,7 +311,9 @@ async def _give_back(line: ChatLine, asking: RunningPrompt) -> None:
     read = [str(message.get("content")) for message in asking.turn.added if message.get("role") == "user"]
     unread = [text for text in map(hidden, steered) if not any(text in each for each in read)]
     if unread:
-        await line.note("The agent has not read this; send it again if it still counts:\n" + "\n".join(unread))
+        await line.note(
+            "The agent ended without reading these messages; send them again if they still apply:\n" + "\n".join(unread)
+        )
 
 
 async def _keep(line: ChatLine, prompt: str, reply: str) -> None:
@@ -325,7 +327,7 @@ async def _keep(line: ChatLine, prompt: str, reply: str) -> None:
         if saves:
             await trio.to_thread.run_sync(add_message, chat.hub.root.config_dir, _title(chat), prompt, reply)
     except OSError as error:
-        await line.warn(f"the answer could not be saved for `%%` and the messages file: {error}")
+        await line.warn(f"the answer could not be stored for `%%` and in the messages file: {error}")
 
 
 async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatStorage) -> None:
@@ -333,7 +335,7 @@ async def _round_off(line: ChatLine, turn: SessionTurn, where: ChatStorage) -> N
     if turn.error is not None:
         await line.warn(f"the messages of this turn could not be saved in the session: {turn.error}")
     if turn.rounded.autonamed:
-        await line.note(f"The session is called '{turn.rounded.autonamed}'.")
+        await line.note(f"The session was named '{turn.rounded.autonamed}'.")
     if (rounded := turn.rounded).compressed:
         await line.note(shortened_by(rounded.tokens, rounded.tokens_now))
     if where.temporary and not line.chat.interrupted:
@@ -354,7 +356,7 @@ async def _compress(line: ChatLine, where: ChatStorage) -> None:
     except ShuttingDown:
         raise
     except CallboardError as error:
-        await line.warn(f"The session could not be compressed, and stays as it is: {error}")
+        await line.warn(f"The session could not be compressed, and is unchanged: {error}")
     finally:
         chat.doing = None
     where.starts.clear()
@@ -517,4 +519,4 @@ def interrupted_notice(line: ChatLine) -> list[str]:
     about = found[-1].about
     words = " ".join(about.prompt.split()) if about is not None else ""
     shown = words if len(words) <= SHOWN else f"{words[: SHOWN - 3]}..."
-    return [f"The answer to '{shown}' was interrupted ({found[-1].run}); `.resume` continues it."]
+    return [f"The answer to '{shown}' was interrupted ({found[-1].run}); continue it with `.resume`."]

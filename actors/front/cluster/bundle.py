@@ -51,7 +51,7 @@ class Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Bundled(msgspec.Struct, frozen=True):
-    """Reference to an agent for the worker that executes it.
+    """Reference to the files of an agent in the database, for the worker that executes a run of it.
 
     Attributes:
         target: path in the bundle; without a bundle, the name of a built-in agent.
@@ -88,7 +88,8 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
     # A file directly in the home directory would upload everything else in it.
     if home in (Path.home(), Path(home.anchor)):
         raise UsageError(
-            f"all of {home} would be sent to a worker with {target.name}: put it into a directory of its own"
+            f"{target.name} is directly in {home}, so all of that directory would be sent to a worker; move "
+            "the file into a directory of its own"
         )
     agents = config_dir.absolute() / "agents"
     if home != agents and home.is_relative_to(agents):
@@ -101,8 +102,8 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
             size += len(data)
             if size > MOST:
                 raise UsageError(
-                    f"{home} has more than {MOST // 2**20} MiB, too much to be sent to a worker: "
-                    "put the agent into a directory of its own"
+                    f"{home} has more than {MOST // 2**20} MiB, too much to send to a worker: move the agent "
+                    "into a directory of its own"
                 )
             name = str(PurePosixPath(home.name, path.relative_to(home)))
             files[name] = bool(path.stat().st_mode & stat.S_IXUSR), data
@@ -158,7 +159,7 @@ async def unpacked(
     if not place.is_dir():
         data = await read()
         if data is None or hash_of(data) != hash:
-            raise BundleLost("the files of the agent are not in the cluster any more")
+            raise BundleLost("the files of the agent are no longer stored in the cluster's database")
         await trio.to_thread.run_sync(_unpack, data, place)
     assert isinstance(request.target, str)
     return msgspec.structs.replace(request, target=str(place / request.target))
@@ -196,7 +197,7 @@ def _unpack(data: bytes, place: Path) -> None:
         for name, (executable, content) in msgpack_decoder(Packed).decode(data).files.items():
             inner = PurePosixPath(name)
             if inner.is_absolute() or ".." in inner.parts:
-                raise BundleLost(f"the bundle has a file {name!r}, which would be outside of it")
+                raise BundleLost(f"the bundle contains a file {name!r}, whose path is outside of the bundle")
             path = new / inner
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)

@@ -122,7 +122,7 @@ class ClusterGateway:
         return options
 
     async def drain(self) -> None:
-        """Do nothing: a gateway has no claims."""
+        """Do nothing: a gateway claims no runs, so there is none to stop claiming."""
 
     async def leave(self) -> None:
         """Close the connections."""
@@ -303,7 +303,7 @@ class ClusterGateway:
             subject=info.owner,
         )
         if not await self.seat.do(partial(queue.submit, wanted=wanted)):
-            raise Conflict(f"there is a run '{info.run}' already")
+            raise Conflict(f"the run '{info.run}' exists already")
         known = self._logs.past.get(info.run)
         if known is None:
             self._logs.stands(info)
@@ -338,7 +338,8 @@ class ClusterGateway:
     async def resume(self, run: str, *, with_changes: bool) -> None:
         if with_changes:
             raise Unsupported(
-                f"{run} can't be resumed with changed files: a cluster resumes runs with the files that they began with"
+                f"{run} can't be resumed with changed files: a cluster resumes runs with the files that they "
+                "started with"
             )
         how = await self.seat.do(lambda db: queue.unpark(db, run))
         if how == "missing":
@@ -361,7 +362,7 @@ class ClusterGateway:
 
     async def delete(self, run: str) -> None:
         if not await self.seat.do(lambda db: queries.forget(db, run)):
-            raise Conflict(f"{run} is under way; cancel it first")
+            raise Conflict(f"{run} is active; cancel it first")
         self._logs.forget(run)
 
     async def _follow(self, run: str, after: int, take: Callable[[msgspec.Raw], None]) -> None:
@@ -376,9 +377,11 @@ class ClusterGateway:
         last = "" if info is None or not info.over else info.worker or ""
         worker = await self.seat.read(lambda db: workers.worker_of(db, run, last))
         if worker is None and last:
-            raise Conflict(f"what {run} has left is with the worker {last!r}, which is not there now")
+            raise Conflict(
+                f"the file changes and model calls of {run} are stored on the worker {last!r}, which is not running now"
+            )
         if worker is None:
-            raise Conflict(f"no worker plays {run} now, so nothing can be seen or done at its actors")
+            raise Conflict(f"no worker executes {run} now, so its actors can't be inspected or changed")
         return await ask(worker, os.environ.get(KEY, ""), method, params)
 
     def shows_actors(self, run: str | None) -> bool:
@@ -410,7 +413,7 @@ class ClusterGateway:
         if how == "closed":
             self._answered.discard(question)
         if how == "late":
-            raise Conflict(f"question {question} is open no more: another answer came first")
+            raise Conflict(f"question {question} is no longer open: it was answered by someone else first")
         return how == "taken"
 
 
@@ -418,11 +421,11 @@ def _check(request: RunRequest) -> None:
     """Raise `Unsupported` for options that refer to files of this machine."""
     here = [name for name in ("save", "files", "attach", "roots") if getattr(request, name)]
     if here:
-        raise Unsupported(f"`{here[0]}` names files of this machine, which a worker of the cluster does not have")
+        raise Unsupported(f"`{here[0]}` names files of this machine, which the workers of the cluster do not have")
 
 
 class Forks:
-    """Reads runs for forks, and submits forks.
+    """Access to the cluster's runs for forks: reads the rows of a run, and puts a fork of it into the queue.
 
     Args:
         root: finds agents.
@@ -439,7 +442,7 @@ class Forks:
 
         of = await self._origin(run)
         if not of.past.rows:
-            raise Conflict(f"{run} has not begun, so it has no steps yet")
+            raise Conflict(f"{run} has not started, so it has no steps yet")
         rows = await trio.to_thread.run_sync(rows_in, of.past)
         first = await self._first_row(of, rows)
         nodes = await self._root.loader.threaded(partial(nodes_of, rows, self._root.config_dir, first))
@@ -522,4 +525,4 @@ class Forks:
         if how == "gone":
             raise NotFound(f"{origin} was removed")
         if how == "taken":
-            raise Conflict(f"there is a run '{wanted.run}' already")
+            raise Conflict(f"the run '{wanted.run}' exists already")

@@ -98,7 +98,7 @@ class GatewayLogs(ClusterLogs):
         return run in self.cluster
 
     def stands(self, info: RunInfo) -> None:
-        """Set the summary of a cluster run."""
+        """Store the newest summary of a cluster run in memory."""
         self.cluster.add(info.run)
         self.past[info.run] = info
 
@@ -256,7 +256,7 @@ class WorkerLogs(ClusterLogs):
 
 
 class ClusterLog(RunLog):
-    """Log of one cluster run."""
+    """Log of one cluster run, which this worker writes into the database."""
 
     def __init__(self, logs: WorkerLogs, run: str, directory: Path, on_trouble: Done) -> None:
         super().__init__(logs.writer, directory, on_trouble)

@@ -155,9 +155,9 @@ def as_ours(error: Exception) -> CallboardError:
 def log_storage_trouble(trouble: str) -> None:
     """Log whether runs can be stored; "" means that they can again."""
     if trouble:
-        log.warning("runs wait before their next effect, because their rows can't be stored: %s", trouble)
+        log.warning("runs are paused before their next effect, because the journal can't be written: %s", trouble)
     else:
-        log.warning("runs continue: their rows can be stored again")
+        log.warning("runs continue: the journal can be written again")
 
 
 class WorkerOverview(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ def overview(dsn: str, *, makes_tables: bool) -> Overview:
             there = check(db)
             if not there:
                 raise ConfigError(
-                    "this database has no tables of a cluster: the first worker or gateway makes them, or "
+                    "this database has no cluster tables; the first worker or gateway creates them, or run "
                     "callboard cluster --migrate"
                 )
             figures = queries.figures(db)
@@ -227,7 +227,7 @@ def overview(dsn: str, *, makes_tables: bool) -> Overview:
             ]
     except driver().Error as error:
         if not passes(error):
-            raise ConfigError(f"the tables of the cluster can't be used: {' '.join(str(error).split())}") from error
+            raise ConfigError(f"the cluster tables can't be used: {' '.join(str(error).split())}") from error
         raise ClusterAway(f"the database of the cluster can't be reached: {' '.join(str(error).split())}") from error
     return Overview(
         tables=there,

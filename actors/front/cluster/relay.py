@@ -68,7 +68,7 @@ async def ask(worker: Reached, key: str, method: str, params: msgspec.Raw) -> ms
     with trio.move_on_after(WITHIN):
         await _talk(worker, key, method, params, hear)
     if not answers:
-        raise _away(worker, f"it did not answer within {WITHIN:g} s")
+        raise _away(worker, f"there was no answer within {WITHIN:g} s")
     return answers[0]
 
 

@@ -83,7 +83,7 @@ class _Waited:
 
 
 class Placing:
-    """Starts parts and waits for them.
+    """Executor of remote children: puts them into the queue, and waits for their outcomes.
 
     Args:
         root: executes the runs.
@@ -106,7 +106,7 @@ class Placing:
 
     @property
     def waiting(self) -> int:
-        """Number of runs that wait for parts."""
+        """Number of runs that wait for remote children."""
         return len(self._waiting)
 
     def hear(self, kind: str, about: list[str]) -> None:
@@ -119,7 +119,7 @@ class Placing:
         self._sent = {key: sent for key, sent in self._sent.items() if key[0] != run}
 
     async def watch(self) -> None:
-        """Read the state of all parts until cancelled."""
+        """Read the state of all remote children repeatedly, until cancelled."""
         while True:
             with trio.move_on_after(LOOK_EVERY):
                 await self._news.wait()
@@ -131,7 +131,7 @@ class Placing:
                 found = await self._seat.read(partial(queries.run_states_of, runs=runs))
                 asked = await self._seat.read(partial(queries.questions_of_parts, runs=runs))
             except CallboardError as error:
-                log.debug("how parts stand can't be read: %s", error)
+                log.debug("the state of remote children can't be read: %s", error)
                 continue
             questions: dict[str, dict[str, Question]] = {}
             for each in asked:
@@ -154,7 +154,7 @@ class Placing:
     # --- one part -----------------------------------------------------------------------------------------------
 
     async def play(self, request: RunRequest, me: Actor, part: SeparatePart) -> Outcome:
-        """Execute a part remotely and return its outcome; `request` is the request of the whole run.
+        """Execute a remote child and return its outcome; `request` is the request of the whole run.
 
         See `work.context.RemoteParts`.
         """
@@ -237,11 +237,14 @@ class Placing:
                 await _ended(relays.pop(closed))
             info = waited.info
             if waited.is_gone or info is None:
-                raise NotFound(f"{id}, which has played '{part.name}', was removed")
+                raise NotFound(f"{id}, which executed '{part.name}', was removed")
             charged = _charge(part, charged, Amount(info.input_tokens + info.output_tokens, info.cost))
             if info.status == "interrupted":
                 if not warned:
-                    text = f"{id}, which executes '{part.name}', stays interrupted; resume it: callboard resume {id}"
+                    text = (
+                        f"{id}, which executes '{part.name}', was interrupted and waits; resume it: callboard "
+                        f"resume {id}"
+                    )
                     me.emit(Warned(code="part_interrupted", message=text))
                 warned = True
             elif info.over:

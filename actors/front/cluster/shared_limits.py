@@ -77,7 +77,7 @@ class _Connected:
         try:
             return self._database.blocking(work)
         except CallboardError as error:
-            raise Away(str(error), f"it can't be used now ({error.code})") from error
+            raise Away(str(error), f"the database can't be used now ({error.code})") from error
 
 
 @final
@@ -188,7 +188,7 @@ class ProviderLimits:
                 if self._gates.limited:
                     self._gates.divide(max(1, await self._seat.read(workers.alive)))
             except CallboardError as error:  # harmless: the others learn from their own refusals
-                log.debug("limits of providers can't be shared: %s", error)
+                log.debug("rate limits of providers can't be shared with other processes: %s", error)
 
     def _is_refused(self, name: str, seconds: float) -> None:
         self._until[name] = trio.current_time() + seconds

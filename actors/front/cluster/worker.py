@@ -176,7 +176,7 @@ class ClusterWorker(NoWorkers):
             await trio.sleep_forever()
 
     async def drain(self) -> None:
-        """Claim no more runs."""
+        """Stop claiming runs from the queue."""
         self._draining = True
         sign = self.seat.sign
         try:
@@ -191,7 +191,7 @@ class ClusterWorker(NoWorkers):
             await self._journal.barrier()
             await self.seat.do(lambda db: workers.leave(db, sign, name))
         except CallboardError as error:
-            log.warning("the cluster finds out by itself that this worker is gone: %s", error)
+            log.warning("this worker could not sign off; the cluster will notice that it is gone: %s", error)
         self.seat.close()
 
     # --- lease --------------------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class ClusterWorker(NoWorkers):
             # Eighths of a lease: renew every second round, and read the list of claimed runs every eighth.
             rounds += 1
             if (broken := self._journal.broken) is not None and self.failed is None:
-                log.error("this worker ends, and leaves its runs to the others: %s", broken)
+                log.error("this worker shuts down, and leaves its runs to the other workers: %s", broken)
                 self.failed = broken
                 self._root.begin_stop()
             try:
@@ -238,7 +238,7 @@ class ClusterWorker(NoWorkers):
         written = {run: rows.written for run, rows in kept.items() if isinstance(rows, RunJournal)}
         held = await self.seat.of_lease(lambda db: workers.renew(db, sign, lease, look=look))
         if held is None:
-            log.warning("this worker was taken for dead, since it was silent for longer than %g s", lease)
+            log.warning("the cluster declared this worker dead, because it was silent for longer than %g s", lease)
             await self._register()
             held = await self.seat.of_lease(lambda db: workers.renew(db, sign, lease, look=True))
             if held is None:
@@ -254,7 +254,7 @@ class ClusterWorker(NoWorkers):
         for run, rows in held.runs.items():
             # The database lost commits in a crash, so memory is ahead of it; only a recovery from the rows is safe.
             if rows < written.get(run, 0):
-                self._lose(run, "the database has crashed and lost its last rows")
+                self._lose(run, "the database crashed and lost the last rows of the journal")
         unknown = held.runs.keys() - self.runs.keys()
         if unknown:  # the connection broke after the database had committed a claim
             await self.seat.do(lambda db: queue.give_back(db, sign, sorted(unknown)))
@@ -263,10 +263,13 @@ class ClusterWorker(NoWorkers):
         sign, lease = self.seat.sign, self.seat.options.lease
         lost = await self.seat.of_lease(lambda db: queue.sweep(db, sign, MOST_DEATHS, lease))
         for run in lost.back:
-            log.warning("%s continues on another worker, because its own is dead", run)
+            log.warning("%s continues on another worker, because its worker is dead", run)
         for run in lost.parked:
             log.error(
-                "%s has ended %d workers without a new row, so no worker claims it: callboard resume tries once more",
+                (
+                    "%s has crashed %d workers without progress, so no worker claims it; to try once more: "
+                    "callboard resume"
+                ),
                 run,
                 MOST_DEATHS,
             )
@@ -276,7 +279,7 @@ class ClusterWorker(NoWorkers):
         kept, actor = self._root.kept.get(run), self._root.kernel.actor.child(run)
         if kept is None or kept.handed_over or actor is None or actor.end is not None:
             return  # it is already ending
-        log.warning("%s ends on this worker and continues on another one, because %s", run, why)
+        log.warning("%s stops on this worker and continues on another one, because %s", run, why)
         kept.hand_over()
         actor.interrupt()
 
@@ -351,7 +354,7 @@ class ClusterWorker(NoWorkers):
                     )
                     taken, damaged = await self.seat.do(take)
                 except CallboardError as error:
-                    log.debug("nothing can be taken: %s", error)
+                    log.debug("no run can be claimed: %s", error)
             for each in taken:
                 before, self._over[each.run] = self._over.get(each.run), trio.Event()
                 self.runs[each.run] = each.life
@@ -398,7 +401,7 @@ class ClusterWorker(NoWorkers):
             await self._finish_cancelled(taken, info)
         except Exception as error:  # one failed run must not end the worker
             if not isinstance(error, CallboardError):
-                log.exception("%s could not begin", taken.run)
+                log.exception("%s could not be started", taken.run)
             report = ErrorReport.of(as_ours(error))
             failed = msgspec.structs.replace(info, status="failed", error=report, exit_code=as_ours(error).exit_code)
             await self._finish(taken, failed)
@@ -482,7 +485,7 @@ def _info(taken: Taken, worker: str) -> RunInfo:
 
 
 class ClusterAsking:
-    """Writes opened and closed questions into the database, in the transaction of the run's rows.
+    """Writer of opened and closed questions into the database, in the transaction of the run's rows.
 
     Args:
         kept: durable runs of this process, by id.
@@ -541,7 +544,7 @@ class SessionTurns:
         """Resume a turn of another worker. Raises as `HubSessions.resume`, and `ActorCancelled`."""
         with self._until_free(info.run):
             return await self._hub.sessions.resume(info, taken, hooks, wait=float("inf"))
-        raise ActorCancelled(f"{info.run} was cancelled before it went on")
+        raise ActorCancelled(f"{info.run} was cancelled before it was resumed")
 
     def cancel(self, run: str) -> None:
         """Stop waiting for the session of this run."""
@@ -573,7 +576,7 @@ ROW_CHECK_EVERY = 0.01
 
 
 class SuspectSlot:
-    """Slot of a worker for its suspect."""
+    """Slot for one suspect, a run whose earlier workers died: a worker executes one suspect at a time."""
 
     def __init__(self) -> None:
         self._run = ""
@@ -594,7 +597,7 @@ class SuspectSlot:
             self._run = ""
 
     async def see_it_get_on(self, taken: Taken, kept: Mapping[str, JournaledRun], on_row: Callable[[], None]) -> None:
-        """Wait until the suspect writes a row or ends.
+        """Wait until the suspect writes a row of its journal, or ends.
 
         Args:
             taken: the claimed suspect.

@@ -88,7 +88,7 @@ class HubActors:
         if run is not None:
             self._check(caller, run)
         if not 0.02 <= interval <= 60:
-            raise UsageError(f"`interval` is a number of seconds from 0.02 to 60, not {interval:g}")
+            raise UsageError(f"`interval` must be a number of seconds from 0.02 to 60, not {interval:g}")
 
         def concerns(of: str) -> bool:
             return run in (None, of) and self._may_see(caller, of)
@@ -118,7 +118,9 @@ class HubActors:
         caller.need("write:runs")
         actor = self._actor(caller, path)
         if not text.strip() or len(text) > LONGEST_TEXT:
-            raise UsageError(f"a text for an agent has 1 to {LONGEST_TEXT} characters, this one {len(text)}")
+            raise UsageError(
+                f"a message to an agent must have 1 to {LONGEST_TEXT} characters; this one has {len(text)}"
+            )
         known = self._known(path, actor.stream.run)
         if known is None or not known.talks or actor.stopping:
             raise Conflict(f"{path} is no active LLM agent, so it can't read messages")
@@ -150,13 +152,13 @@ class HubActors:
             if run:
                 check_owner(caller, self._runs.owner_of(run), run)
                 return actor
-        raise NotFound(f"there is no actor {path[:200]!r}; it may have ended")
+        raise NotFound(f"there is no actor {path[:200]!r}, or it has ended")
 
     def _steered(self, caller: Caller, path: str) -> Actor:
         caller.need("write:runs")
         actor = self._actor(caller, path)
         if not actor.stream.run:
-            raise Denied(f"{path} belongs to no run: all runs share it")
+            raise Denied(f"{path} can't be changed: it belongs to no run and is shared by all")
         return actor
 
     def _may_see(self, caller: Caller, run: str) -> bool:

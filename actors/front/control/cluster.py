@@ -26,7 +26,7 @@ RELAYED = frozenset(
 
 
 class Cluster(Protocol):
-    """Operations of a hub on the runs of a cluster."""
+    """Interface of a hub to the runs of a cluster that other processes execute."""
 
     @property
     def logs(self) -> Callable[..., RunLogs]:
@@ -45,7 +45,7 @@ class Cluster(Protocol):
         """Wait until the run has begun, or has ended without beginning, and return its summary."""
 
     async def over(self, run: str) -> RunInfo:
-        """Wait until the run has ended and return its summary."""
+        """Wait until a run of another process has ended, and return its summary."""
 
     async def cancel(self, run: str, by: str) -> None:
         """Request cancellation of the run."""
@@ -62,7 +62,7 @@ class Cluster(Protocol):
         """Return at most `most` journal rows after number `after`; None if the run has no stored rows."""
 
     async def read(self, run: str, *, parts: bool) -> RunRead:
-        """Return all rows of a run, as input for steps and forks.
+        """Return all journal rows of a run, which steps and forks are computed from.
 
         Args:
             parts: include the results of remote children.
@@ -82,10 +82,10 @@ class Cluster(Protocol):
         """
 
     async def delete(self, run: str) -> None:
-        """Delete the run. Raises `Conflict`."""
+        """Delete a run of the cluster. Raises `Conflict` while it is active."""
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
-        """Answer a question of such a run. Raises as `Hub.answer` does."""
+        """Answer a question of a run that another process executes. Raises as `Hub.answer` does."""
 
     def shows_actors(self, run: str | None) -> bool:
         """Return True if other processes have actors of this run; with None, of any run."""

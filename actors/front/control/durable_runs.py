@@ -38,7 +38,7 @@ async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: in
     """
     caller.need("write:runs")
     if after < 0:
-        raise UsageError(f"`after` is the number of a step, 0 for before the first, not {after}")
+        raise UsageError(f"`after` must be the number of a step, or 0 for all steps, not {after}")
     info = await hub.read_run(caller, run)
     read = await _read(hub, info.run)
     return await trio.to_thread.run_sync(partial(_page, hub, read, after, limit))
@@ -86,12 +86,12 @@ async def fork_run(hub: Hub, caller: Caller, wanted: method_structs.ForkRun) -> 
 def _check_in_cluster(info: RunInfo, wanted: method_structs.ForkRun) -> None:
     """Raise `Unsupported` for forks that a cluster does not support."""
     if info.parent is not None:
-        raise Unsupported(f"{info.run} is a part of {info.parent}, which can be forked instead")
+        raise Unsupported(f"{info.run} is a child of {info.parent}, which can be forked instead")
     if info.session is not None:
-        raise Unsupported(f"{info.run} is a turn of a session, and such turns of a cluster can't be forked")
+        raise Unsupported(f"{info.run} is a turn of a session, and a cluster can't fork such turns")
     if wanted.with_changes:
-        why = "it has the files that the run came with"
-        raise Unsupported(f"a fork of a run of a cluster can't be begun `with_changes`: {why}")
+        why = "its workers use the files that the run started with"
+        raise Unsupported(f"a cluster can't fork a run `with_changes`: {why}")
 
 
 async def _begun(hub: Hub, caller: Caller, info: RunInfo, fork: Fork, wanted: method_structs.ForkRun) -> RunInfo:
@@ -142,7 +142,7 @@ async def rows_of(hub: Hub, caller: Caller, run: str, after: int, limit: int) ->
     """
     caller.need("write:runs")
     if after < 0:
-        raise UsageError(f"`after` is the number of a row, 0 for before the first, not {after}")
+        raise UsageError(f"`after` must be the number of a row, or 0 for all rows, not {after}")
     info = await hub.read_run(caller, run)
     if hub.cluster is not None and hub.cluster.has(info.run):
         found = await hub.cluster.rows(info.run, after, limit + 1)

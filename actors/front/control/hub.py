@@ -81,7 +81,7 @@ END_WITHIN = 6.0
 
 
 class Method(msgspec.Struct, frozen=True):
-    """JSON-RPC method with its structs and its handler.
+    """JSON-RPC method of the control channel: the structs of its parameters and result, and its handler.
 
     Attributes:
         params: struct of its parameters.
@@ -101,7 +101,7 @@ class Method(msgspec.Struct, frozen=True):
 
 
 class Hub:
-    """Entry point for all operations on runs; create it with `opening.open_hub`.
+    """Entry point for all operations on runs; create it with `methods.open_hub`.
 
     Attributes:
         root: services that the runs share.
@@ -209,7 +209,7 @@ class Hub:
     def check_open(self) -> None:
         """Raise `ShuttingDown` once the server starts no new runs."""
         if self.closing:
-            raise ShuttingDown("the server is about to end and begins nothing new")
+            raise ShuttingDown("the server is shutting down and starts nothing new")
 
     async def begin(
         self,
@@ -354,7 +354,7 @@ class Hub:
         caller.need("write:runs")
         info = self.get(caller, run)
         if not info.over:
-            raise Conflict(f"{run} is under way; cancel it first")
+            raise Conflict(f"{run} is active; cancel it first")
         if self.cluster is not None and self.cluster.has(run):
             await self.cluster.delete(run)
             return
@@ -380,7 +380,7 @@ class Hub:
         unknown = record is None and info.status not in ("done", "failed", "cancelled")
         newest = max(after if unknown else info.seq, info.life * NUMBERS if info.life > 1 else 0)
         if not 0 <= after <= newest:
-            raise UsageError(f"`after` is a number from 0 to {newest}, that of the newest event, not {after}")
+            raise UsageError(f"`after` must be the number of an event, from 0 to {newest}, not {after}")
         return Subscription(self.logs, info, record, after)
 
     async def follow(
@@ -535,7 +535,7 @@ class Hub:
             if event.kind in TERMINAL:
                 self._pictures.pop(event.run, None)
         except Exception:  # logged, not raised: the bus drops a listener that raises, and every run's log would end
-            log.exception("the hub could not take event %d of %s (%s)", event.seq, event.run, event.kind)
+            log.exception("the hub could not process event %d of %s (%s)", event.seq, event.run, event.kind)
 
     async def _prune(self) -> None:
         """Delete runs beyond the retention limit shortly after they exceed it."""

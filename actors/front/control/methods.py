@@ -73,7 +73,7 @@ def _list(peer: ControlPeer, params: method_structs.ListRuns) -> method_structs.
 
 def _check_limit(limit: int, most: int) -> None:
     if not 1 <= limit <= most:
-        raise UsageError(f"`limit` is a number from 1 to {most}, not {limit}")
+        raise UsageError(f"`limit` must be a number from 1 to {most}, not {limit}")
 
 
 async def _output(peer: ControlPeer, params: method_structs.ReadOutput) -> method_structs.Output:
@@ -134,7 +134,7 @@ def _event_frame(peer: ControlPeer, head: dict[str, Any], opening: bytes, event:
 async def _events(peer: ControlPeer, params: method_structs.ReadEvents) -> method_structs.Events:
     _check_limit(params.limit, MOST_EVENTS)
     if params.after < 0:
-        raise UsageError(f"`after` is the number of an event, 0 for before the first, not {params.after}")
+        raise UsageError(f"`after` must be the number of an event, or 0 for all events, not {params.after}")
     return await peer.hub.page_of_events(peer.caller, params.run, params.after, params.limit)
 
 

@@ -208,7 +208,7 @@ class ControlPeer(peer.Peer):
             Conflict: the result differs from the one that `etag` identifies.
         """
         if method not in PARTED:
-            raise UsageError(f"`method` is {method[:100]!r}, which has no result that may be shortened")
+            raise UsageError(f"`method` is {method[:100]!r}, whose result can't be read in parts")
         result = await self.begin(Request(0, method, msgspec.Raw(msgspec.json.encode(params))), self.send)
         if inspect.iscoroutine(result):
             result = await result
@@ -219,7 +219,7 @@ class ControlPeer(peer.Peer):
         text = data.decode()
         whole = hashlib.sha256(text.encode()).hexdigest()[:32]
         if etag is not None and etag != whole:
-            raise Conflict(f"the result of {method} has changed since its first part was read; begin again at 0")
+            raise Conflict(f"the result of {method} has changed since its first part was read; start again at 0")
         if start > len(text):
             raise UsageError(f"`from` is {start}, and the result has {len(text)} characters")
         end = start + PART_LENGTH

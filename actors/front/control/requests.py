@@ -37,9 +37,9 @@ def request_of(caller: Caller, wanted: StartRun, config_dir: Path) -> RunRequest
     if not caller.has("run:files"):
         _refuse_paths(wanted, config_dir)
     if (wanted.yes or wanted.allow) and not caller.has("answer:questions"):
-        raise Denied("`yes` and `allow` need the scope 'answer:questions': they answer for a person")
+        raise Denied("`yes` and `allow` need the scope 'answer:questions', because they answer for a user")
     if wanted.answers and not caller.has("answer:questions"):
-        raise Denied("`answers` need the scope 'answer:questions': they answer for a person")
+        raise Denied("`answers` needs the scope 'answer:questions', because it answers for a user")
     limits = convert(wanted, Limits, from_attributes=True)
     return msgspec.structs.replace(convert(wanted, RunRequest, from_attributes=True), limits=limits)
 
@@ -48,13 +48,13 @@ def _refuse_paths(wanted: StartRun, config_dir: Path) -> None:
     """Raise unless the target is an installed agent; a file in the server's working directory must not match a name."""
     target = wanted.target
     if os.sep in target or "\0" in target or target in (".", "..") or target.endswith((".yaml", ".yml")):
-        raise Denied("a target that is a path needs the scope 'run:files'; give the name of an agent")
+        raise Denied("running a path as target needs the scope 'run:files'; use the name of an agent")
     if target and not is_installed(target, config_dir):
-        raise UsageError(f"there is no agent {target[:60]!r}; `_target/list` and GET /v1/agents have those there are")
+        raise UsageError(f"there is no agent {target[:60]!r}; list the agents with `_target/list` or GET /v1/agents")
     if wanted.files or wanted.attach:
-        raise Denied("`files` and `attach` need the scope 'run:files': they are read on this machine")
+        raise Denied("`files` and `attach` need the scope 'run:files', because the server reads them from its disk")
     if any(is_path(name) for name in wanted.knowledge):
-        raise Denied("a knowledge base that is a path needs the scope 'run:files'; give its name")
+        raise Denied("using a knowledge base by its path needs the scope 'run:files'; use its name")
 
 
 def check_model(caller: Caller, model: str | None, root: Root) -> None:
@@ -69,13 +69,13 @@ def check_model(caller: Caller, model: str | None, root: Root) -> None:
     if not files:
         return
     if not caller.has("run:files"):
-        raise Denied("a model that is a file needs the scope 'run:files'; GET /v1/models has the others")
+        raise Denied("using a model file needs the scope 'run:files'; list the other models with GET /v1/models")
     paths = [Path(os.path.realpath(Path(file).expanduser())) for file in files]
     allowed = [weights.directory(os.environ), *map(Path, root.settings.api.model_directories)]
     if not all(any(path.is_relative_to(os.path.realpath(one)) for one in allowed) for path in paths):
         raise Denied(
-            "a model that is a file has to lie in the directory of pulled models, or in one of `api.model_directories` "
-            "of the server's config.yaml"
+            "a model file must be in the directory of downloaded models, or in one of "
+            "`api.model_directories` of the server's config.yaml"
         )
 
 

@@ -47,7 +47,7 @@ log = logging.getLogger("callboard.control")
 
 
 class Resuming:
-    """Resumes the runs of dead processes.
+    """Resumption of durable runs whose processes are dead.
 
     Args:
         root, logs, running: services of the hub.
@@ -84,8 +84,10 @@ class Resuming:
                 continue
             if run.stuck:
                 log.warning(
-                    "%s is stuck: the processes that resumed it were killed before they stored a new row of it; "
-                    "callboard resume tries once more",
+                    (
+                        "%s is not resumed again, because the processes that resumed it were killed before it "
+                        "made progress; to try once more: callboard resume"
+                    ),
                     run.run,
                 )
             elif not run.why_not:
@@ -178,7 +180,7 @@ class Resuming:
             await self._dormant.resume(info.run)
             return None
         if info.run in self._running.live:
-            raise Conflict(f"{info.run} is under way")
+            raise Conflict(f"{info.run} is active and can't be resumed")
         kept = self._kept.pop(info.run, None)
         taken = kept or await take(self._root, info.run)
         try:

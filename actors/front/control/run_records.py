@@ -33,7 +33,7 @@ MOST_CALLS = 1000
 LONGEST_PAGE = 256 * 1024
 """Bytes of a page, unless a single call is longer."""
 
-HOW_TO_KEEP = "`keep_requests: true` in config.yaml records those of later runs"
+HOW_TO_KEEP = "set `keep_requests: true` in config.yaml to record the calls of later runs"
 
 
 async def calls_of(
@@ -49,7 +49,7 @@ async def calls_of(
         UsageError: `limit` is not from 1 to `MOST_CALLS`.
     """
     if not 1 <= limit <= MOST_CALLS:
-        raise UsageError(f"`limit` is a number from 1 to {MOST_CALLS}, not {limit}")
+        raise UsageError(f"`limit` must be a number from 1 to {MOST_CALLS}, not {limit}")
     found = await _read(hub, caller, run)
     first = found[0].number if found else 1
     meant = [call for call in found if call.number > after and (actor is None or below(call.actor, actor))]
@@ -95,16 +95,16 @@ def below(path: str, top: str) -> bool:
 
 def no_stored_call(run: str) -> NotFound:
     """Return the error for a run without recorded calls."""
-    return NotFound(f"no model call of {run} is recorded: it made none, or recording was off; {HOW_TO_KEEP}")
+    return NotFound(f"no model call of {run} is recorded: it made none, or recording was turned off; {HOW_TO_KEEP}")
 
 
 def no_call(run: str, number: int | None, calls: list[ModelCall]) -> NotFound:
-    """Return the error for a missing call."""
+    """Return the error for a call number that is not recorded."""
     if not calls:
-        return NotFound(f"no request to a model of {run} can be read")
+        return NotFound(f"no recorded model request of {run} can be read")
     first, last = calls[0].number, calls[-1].number
     if number is not None and 0 < number < first:
-        return NotFound(f"call {number} of {run} was dropped to limit disk space; calls {first} to {last} are recorded")
+        return NotFound(f"call {number} of {run} was deleted to limit disk space; calls {first} to {last} are recorded")
     return NotFound(f"{run} has no call {number}; calls {first} to {last} are recorded")
 
 
@@ -153,5 +153,5 @@ async def restore_run(hub: Hub, caller: Caller, run: str) -> Restored:
     caller.need("run:files")
     info = await hub.read_run(caller, run)
     if not info.over:
-        raise Conflict(f"{run} is under way, and may change files; cancel it first")
+        raise Conflict(f"{run} is active and may still change files; cancel it first")
     return await trio.to_thread.run_sync(partial(restore, store_of(os.environ), [run]))

@@ -193,7 +193,7 @@ class HubSessions:
         with_changes: bool = False,
         wait: float = WAIT,
     ) -> SessionTurn:
-        """Resume a turn of an earlier process; returns when its run has begun. Raises as `durable`."""
+        """Resume a turn of an earlier process; returns when its run has begun. Raises like `runs.durable.play`."""
         return await self._begun(partial(self._play_again, info, taken, hooks, with_changes=with_changes, wait=wait))
 
     async def _begun(self, play: Callable[..., Awaitable[None]]) -> SessionTurn:
@@ -282,7 +282,7 @@ class HubSessions:
             if turn is None:  # the caller of `begin` gets the error
                 raise
             if not isinstance(error, CallboardError):  # the store has logged those
-                log.exception("a turn of session %s ended badly", session)
+                log.exception("a turn of session %s failed", session)
             turn.error = error
         finally:
             if turn is not None:

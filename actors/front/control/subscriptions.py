@@ -40,7 +40,7 @@ class Lagged(CallboardError):
     code = "lagged"
 
     def __init__(self, after: int, seq: int) -> None:
-        super().__init__(f"the reader is {seq - after} events behind; subscribe again after {after}")
+        super().__init__(f"the subscriber is {seq - after} events behind; subscribe again with `after` {after}")
         self.after = after
         self.seq = seq
 
@@ -192,7 +192,7 @@ class QuestionFeed:
     async def __anext__(self) -> Change:
         while not self._items:
             if self._cut:
-                raise FeedLagged("the reader was too slow; subscribe again")
+                raise FeedLagged("the subscriber was too slow; subscribe again")
             await self._lot.park()
         return self._items.popleft()
 
@@ -227,7 +227,9 @@ class OpenQuestions:
             del self._feeds[feed]
 
     def asked(self, question: Question) -> None:
-        """Add a question that the registry shows; a held one is not announced again."""
+        """Add a question that was just asked. A question held for a dormant run is already announced, and is not
+        announced again.
+        """
         # The run of a held question has woken and asks again with the same id.
         known, self.open[question.id] = question.id in self.held, question
         if known:
@@ -257,7 +259,7 @@ class OpenQuestions:
                 self.closed(id, by)
 
     async def none_held(self, questions: Iterable[str]) -> None:
-        """Wait until none of these is held."""
+        """Wait until none of these questions is held any more."""
         while not self.held.isdisjoint(questions):
             await self._let_go.park()
 

@@ -86,7 +86,7 @@ def picture_of(target: str, config_dir: Path) -> GraphPicture:
     try:
         return picture(load(target, config_dir=config_dir))
     except CallboardError as error:
-        raise NotFound(f"{target} can't be drawn any more: {error}") from error
+        raise NotFound(f"{target} can no longer be drawn: {error}") from error
 
 
 def picture(loaded: Loaded) -> GraphPicture:

@@ -45,12 +45,12 @@ async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: i
         else:
             found = await trio.to_thread.run_sync(partial(read, root.usage_file, since, by, key))
     except TROUBLE as error:
-        log.warning("what models have cost can't be read: %s", error)
-        raise NotKept(f"what models have cost can't be read: {reason_of(error)}") from None
+        log.warning("the model usage can't be read: %s", error)
+        raise NotKept(f"the model usage can't be read: {reason_of(error)}") from None
     if len(found) > MOST_ROWS:
         raise UsageError(
-            f"by {' and '.join(by)} there are {len(found)} rows in {days} days, more than {MOST_ROWS}: "
-            "ask for fewer days, or by less"
+            f"grouped by {' and '.join(by)}, {days} days have {len(found)} rows, more than {MOST_ROWS}: ask "
+            "for fewer days, or group by less"
         )
     return report(found, by, since, today, await _daily(root.days, key))
 

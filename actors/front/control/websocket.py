@@ -166,7 +166,7 @@ async def _shake_hands(
         headers = _headers(request)
         try:
             if request.path.partition("?")[0] not in PATHS:
-                raise NotFound(f"the websocket is at {' and '.join(PATHS)}")
+                raise NotFound(f"the websocket is served at {' and '.join(PATHS)}")
             max_frame = _limit_in(request.path, options.max_frame_out)
             # Checked before `accept`, so a refusal is an HTTP status instead of a close code.
             caller = await access.authenticate(headers, peer)
@@ -191,7 +191,7 @@ def _limit_in(path: str, usual: int) -> int:
         return usual
     if given == "0" or (given.isascii() and given.isdigit() and SMALLEST <= int(given) <= LARGEST):
         return int(given)
-    raise UsageError(f"`max_frame` is {given[:40]!r}; it is a number of bytes from {SMALLEST} to {LARGEST}, or 0")
+    raise UsageError(f"`max_frame` must be a number of bytes from {SMALLEST} to {LARGEST}, or 0, not {given[:40]!r}")
 
 
 def _headers(request: WebSocketRequest) -> dict[str, str]:
@@ -225,7 +225,7 @@ async def _talk(
             access.frame("in")
             # 1003 is the code of RFC 6455 (7.4.1) for a type of data that the endpoint cannot accept.
             if isinstance(message, bytes):
-                await _close(websocket, 1003, "frames are text")
+                await _close(websocket, 1003, "only text frames are accepted")
                 return
             await peer.receive(message.encode())
     except (ConnectionClosed, PeerClosed):

@@ -84,7 +84,7 @@ class _Endpoint:
             await self._send_error(watched, Response(status_code=GONE), scope, receive)
         except Exception:  # clients must not see internals
             log.exception("%s %s crashed (request %s)", request.method, request.url.path, call.id)
-            text = f"something went wrong here; the log says more of request {call.id}"
+            text = f"the server failed with an internal error; its log has more under request {call.id}"
             await self._send_error(watched, error_reply(500, "internal", text, call.id), scope, receive)
 
     async def _send_error(self, watched: Watched, response: Response, scope: Scope, receive: Receive) -> None:
@@ -96,7 +96,7 @@ class _Endpoint:
         route = self._by_method.get("GET" if method == "HEAD" else method)
         if route is None:
             allowed = ", ".join(_allowed(self._by_method))
-            text = f"{method} is not what can be done here; {allowed} is"
+            text = f"this path does not support {method}; it supports {allowed}"
             return error_reply(405, CODES[405], text, call.id, {"allow": allowed})
         given = []
         if route.query is not None:
@@ -115,7 +115,7 @@ def _query(request: Request, kind: type) -> object:
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     given = dict(request.query_params)
     if strange := [name for name in given if name not in names]:
-        raise UsageError(f"the query: there is no '{strange[0][:60]}'; there is {', '.join(names)}")
+        raise UsageError(f"unknown query parameter '{strange[0][:60]}'; expected {', '.join(names)}")
     values = {}
     for name, text in given.items():
         try:
@@ -146,7 +146,7 @@ async def _body(request: Request, route: HttpRoute) -> object:
     with trio.move_on_after(BODY_WITHIN) as waiting:
         body = await request.body()
     if waiting.cancelled_caught:
-        raise BodyTooSlow(f"the body did not come to its end within {BODY_WITHIN:g} s")
+        raise BodyTooSlow(f"the body was not complete within {BODY_WITHIN:g} s")
     if not body and route.optional_body:
         body = b"{}"
     try:
@@ -154,13 +154,13 @@ async def _body(request: Request, route: HttpRoute) -> object:
     except msgspec.ValidationError as error:
         raise UsageError(f"the body: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the body is no JSON: {error}") from None
+        raise UsageError(f"the body is not JSON: {error}") from None
 
 
 async def _refused_by_starlette(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = CODES.get(error.status_code, "http")
-    text = f"there is nothing at {request.url.path}" if error.status_code == 404 else error.detail
+    text = f"nothing is served at {request.url.path}" if error.status_code == 404 else error.detail
     id = getattr(request.state, "request_id", "")
     return error_reply(error.status_code, code, text, id, dict(error.headers or {}))
 
@@ -189,7 +189,7 @@ PREFLIGHT_FOR = "600"
 
 
 def guarded(app: ASGIApp, access: AccessControl, *, metrics: Metrics | None = None) -> ASGIApp:
-    """Return the application with all its layers."""
+    """Return the HTTP application with admission, limits, ids and metrics around it."""
     settings = access.settings
     bounded = RequestBounds(app, max_body=settings.limits.max_body_bytes, timeout=settings.request_timeout_seconds)
     framed = Frame(Admission(bounded, access), force_https=settings.force_https, metrics=metrics)
@@ -328,7 +328,7 @@ class Admission:
             self._access.authorize(caller, found.rule)
         # A path that exists with other methods passes, because the endpoint replies with 405.
         elif not caller.has("*") and next(templates_at(path), None) is None:
-            raise NotFound(f"there is nothing at {path}")
+            raise NotFound(f"nothing is served at {path}")
 
     async def _served(
         self, scope: Scope, caller: Caller, found: RouteMatch | None, receive: Receive, send: Send
@@ -396,7 +396,7 @@ class RequestBounds:
         id = scope["state"]["request_id"]
         headers = {"connection": "close"}
         if bounded.too_much and not bounded.begun:
-            text = f"a body has at most {self._max} bytes here"
+            text = f"a body may have at most {self._max} bytes"
             await error_reply(413, "too_large", text, id, headers)(scope, receive, send)
         elif bounded.scope.cancelled_caught and not bounded.begun:
             text = f"the request took more than {self._timeout:g} s and was cancelled"

@@ -83,7 +83,7 @@ class HttpCall:
         return getattr(self.request.state, "request_id", "")
 
     def path(self, name: str) -> str:
-        """Return a parameter of the path."""
+        """Return the value of a parameter in the route's path."""
         return str(self.request.path_params[name])
 
     def accepts(self, media: str) -> bool:
@@ -230,7 +230,8 @@ class WrongMedia(CallboardError):
 
 
 class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
-    """`code` is stable, `message` is for people, `request_id` is in the server's logs too.
+    """Error of a failed request: `code` is stable, `message` is for people, and `request_id` also occurs in the
+    server's log.
 
     Attributes:
         type: as OpenAI names the class of an error.
@@ -245,7 +246,7 @@ class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of every reply that is no success."""
+    """Body of every error reply."""
 
     error: ErrorShape
 

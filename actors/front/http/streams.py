@@ -28,7 +28,7 @@ _HEADERS = [
 
 
 async def while_there(receive: Receive, work: Callable[[], Awaitable[T]]) -> T | None:
-    """Do the work and return its result; None if the client disconnected first, and the work was cancelled.
+    """Await the work and return its result; None if the client disconnected first, which cancels the work.
 
     The request's body must have been read before. Exceptions of the work are raised unchanged.
     """
@@ -53,7 +53,7 @@ async def _cancel_on_disconnect(receive: Receive, scope: trio.CancelScope) -> No
 
 
 class Performed:
-    """Reply that is produced by some work, which a disconnect cancels."""
+    """Reply that an async function produces; a disconnect of the client cancels the function."""
 
     def __init__(self, perform: Callable[[Send], Awaitable[None]]) -> None:
         self._perform = perform
@@ -152,7 +152,7 @@ class RunBlock:
         if info.seq == 0 and info.error is not None:
             raise StartedRunFailed(info.error.code, info.error.message)
         if info.seq == 0:
-            raise StartedRunFailed("cancelled", f"{info.run} was over before it began")
+            raise StartedRunFailed("cancelled", f"{info.run} ended before it began")
 
     async def __aexit__(self, *_: object) -> None:
         if self.kept:
@@ -171,7 +171,7 @@ class StartedRunFailed(CallboardError):
 
 
 class RunEnding(Protocol):
-    """Result of a run: the reply, or the code and message of its error."""
+    """Result of a run for its reply: the body, or the code and message of its error."""
 
     error: tuple[str, str] | None
 

@@ -222,7 +222,7 @@ def _message(body: bytes) -> Message:
         try:
             msgspec.json.decode(body)
         except (ValueError, RecursionError):
-            raise _refused(Refusal(PARSE_ERROR, f"the body is no JSON: {error}"), 400) from None
+            raise _refused(Refusal(PARSE_ERROR, f"the body is not JSON: {error}"), 400) from None
         raise _refused(Refusal(INVALID_REQUEST, f"the body must be one JSON-RPC message: {error}"), 400) from None
 
 
@@ -239,7 +239,7 @@ def _check_headers(request: Request, version: Any, headers: Headers) -> None:
         if value is None and name == "mcp-protocol-version":
             continue  # `McpSession.begin` reports the missing version
         if _decoded(headers.get(name)) != value:
-            raise Refusal(HEADER_MISMATCH, f"the header {name} does not say what the body says")
+            raise Refusal(HEADER_MISMATCH, f"the header {name} differs from the value in the body")
 
 
 def _decoded(value: str | None) -> str | None:

@@ -116,8 +116,11 @@ def read_agents(root: Root, names: Sequence[str | os.PathLike[str]] = ()) -> tup
         offers[offer.name] = offer
     if not offers:
         raise UsageError(
-            f"there is no agent to serve in {here}; name agents to serve (callboard mcp serve coder), or make one "
-            "there (callboard init)" + "".join(f"\n{problem}" for problem in problems)
+            (
+                f"there is no agent to serve in {here}; name the agents to serve (callboard mcp serve coder), or "
+                "create one there (callboard init)"
+            )
+            + "".join(f"\n{problem}" for problem in problems)
         )
     return offers, problems
 
@@ -141,7 +144,10 @@ def _description(agent: Loaded) -> str:
 
 
 def _schema(agent: Loaded, secrets: ForChecks) -> dict[str, Json]:
-    prompt: dict[str, Json] = {"type": "string", "description": "What the agent is to do."}
+    prompt: dict[str, Json] = {
+        "type": "string",
+        "description": "The task of the agent, with all that it needs to know.",
+    }
     properties: dict[str, Json] = {"prompt": prompt}
     required = []
     declared: tuple[Variable, ...] = ()
@@ -150,7 +156,7 @@ def _schema(agent: Loaded, secrets: ForChecks) -> dict[str, Json]:
         if agent.graph.initial_state:
             properties["state"] = {
                 "type": "object",
-                "description": "Replaces values that the graph begins with.",
+                "description": "Replaces initial values of the graph's state.",
                 "properties": {key: {} for key in agent.graph.initial_state},
             }
     elif isinstance(agent, LoopAgent):
@@ -234,7 +240,7 @@ class McpToolCall:
     # --- questions ------------------------------------------------------------------------------------------
 
     def ask(self, question: Question) -> None:
-        """Add a question of the run."""
+        """Add a question of the run, which the client is asked."""
         self.questions[question.id] = question
         self._news.set()
 
@@ -269,7 +275,7 @@ class McpToolCall:
                 self.on_progress(self._steps, note[:NOTE])
 
     def to_wire(self) -> dict[str, Json]:
-        """Return the `CallToolResult`."""
+        """Return the result of the run as MCP's `CallToolResult`."""
         result = self.result
         if isinstance(result, Outcome):
             wire = msgspec.to_builtins(result)
@@ -291,7 +297,7 @@ _SHOWN = ("run_id", "status", "output", "usage", "priced", "turns", "tool_calls"
 
 
 def tool_result(text: str, structured: Json = None, *, failed: bool = False) -> dict[str, Json]:
-    """Return a `CallToolResult`."""
+    """Return a text as MCP's `CallToolResult`."""
     result: dict[str, Json] = {"content": [{"type": "text", "text": text}]}
     if structured is not None:
         result["structuredContent"] = structured
@@ -317,7 +323,7 @@ LISTS_SINCE = "2025-11-25"
 
 
 def can_be_asked(question: Question) -> bool:
-    """Return True if a form may ask the question."""
+    """Return True if a form of MCP can ask this kind of question."""
     return not question.secret
 
 
@@ -328,12 +334,16 @@ def takes_forms(capabilities: Mapping[str, Json]) -> bool:
 
 
 def form(question: Question, version: str) -> dict[str, Json]:
-    """Return the parameters of `elicitation/create`."""
+    """Return a question as the parameters of MCP's `elicitation/create`."""
     lines = [question.text, question.problem, question.rule]
     fields: dict[str, Json] = {"answer": _field(question, version)}
     required = ["answer"]
     if question.kind == "choice" and question.free and question.permission is None:
-        fields["other"] = {"type": "string", "title": "In your own words", "description": "If none of them fits."}
+        fields["other"] = {
+            "type": "string",
+            "title": "In your own words",
+            "description": "If none of the options fits.",
+        }
         required = []
     return {
         "mode": "form",
@@ -436,11 +446,11 @@ class Service:
         try:
             errors = schema_errors(arguments, offer.schema)
         except RecursionError:
-            errors = ["they are nested too deep"]
+            errors = ["the arguments are nested too deeply"]
         if errors:
-            raise UsageError(f"The arguments of '{offer.name}' don't fit: {'; '.join(errors)}")
+            raise UsageError(f"The arguments of '{offer.name}' are not valid: {'; '.join(errors)}")
         if max(len(self._calls), len(self._parked)) >= self.options.max_runs:
-            raise UsageError(f"{self.options.max_runs} runs are under way, which is the most; try again later")
+            raise UsageError(f"{self.options.max_runs} runs are active, which is the limit; try again later")
         call = McpToolCall(offer, self._root.kernel.questions, asks=asks, began=self._by_run.__setitem__)
         self._calls.add(call)
         ref = self.me.spawn(call.play, partial(self._run, offer, arguments), name=offer.name, link=False)

@@ -81,8 +81,8 @@ async def serve_http(
     """
     if host not in LOOPBACK and not token:
         raise UsageError(
-            f"every client that reaches {host} could run the agents: give a token (--token-file FILE), "
-            "or listen on 127.0.0.1"
+            f"every client that reaches {host} could run the agents: set a token (--token-file FILE), or "
+            "listen on 127.0.0.1"
         )
     from ..access.limits import ConnectionLimiter
     from ..server.listener import listen, serve_port

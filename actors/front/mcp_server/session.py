@@ -115,8 +115,10 @@ class McpSession(Peer):
         if not self._version:
             raise Refusal(
                 INVALID_PARAMS,
-                f"{request.method} comes too early: begin with `initialize`, or say the protocol's version "
-                f"({MODERN}) as `{META_VERSION}` in `params._meta`",
+                (
+                    f"{request.method} was sent too early: send `initialize` first, or name the protocol version "
+                    f"({MODERN}) as `{META_VERSION}` in `params._meta`"
+                ),
             )
         if request.method == "tools/list":
             return {"tools": self._tools()}
@@ -155,11 +157,11 @@ class McpSession(Peer):
     def _modern(self, request: Request, params: Mapping[str, Json], way: ReplyChannel) -> Json:
         meta = params["_meta"]
         if not isinstance(meta.get(META_CAPABILITIES), dict):
-            raise Refusal(INVALID_PARAMS, f"`params._meta` lacks `{META_CAPABILITIES}`, an object")
+            raise Refusal(INVALID_PARAMS, f"`params._meta` must have `{META_CAPABILITIES}`, an object")
         version = version_named(params)
         if version != MODERN:
             spoken = {"supported": [MODERN], "requested": str(version)}
-            raise Refusal(UNSUPPORTED_VERSION, f"version {version} is not spoken here; {MODERN} is", spoken)
+            raise Refusal(UNSUPPORTED_VERSION, f"protocol version {version} is not supported; use {MODERN}", spoken)
         if request.method == "tools/call":
             return self._call(params, MODERN, way, asks=takes_forms(meta[META_CAPABILITIES]))
         cached = {"ttlMs": CACHE_MS, "cacheScope": "private"}
@@ -261,8 +263,10 @@ class McpSession(Peer):
         if call is None:
             raise Refusal(
                 INVALID_PARAMS,
-                f"no call of '{offer.name}' waits under this `requestState`: it was used before, or given up after "
-                f"{self._service.options.question_timeout:g} s; call again without it",
+                (
+                    f"no call of '{offer.name}' waits with this `requestState`: it was already continued, or "
+                    f"expired after {self._service.options.question_timeout:g} s; call the tool again without it"
+                ),
             )
         for question_id, result in (responses if isinstance(responses, dict) else {}).items():
             call.answer(question_id, result if isinstance(result, dict) else {})

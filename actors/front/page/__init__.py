@@ -31,7 +31,7 @@ _TYPES = {
 
 
 class Asset(NamedTuple):
-    """A file of the page, ready to send."""
+    """File of the web page, with its headers."""
 
     content_type: str
     body: bytes

@@ -106,7 +106,7 @@ def begin_listening(sock: socket.socket, host: str) -> None:
 def _not_had(host: str, port: int, error: OSError | OverflowError) -> UsageError:
     number = error.errno if isinstance(error, OSError) else None
     why = os.strerror(number) if number and number in errno.errorcode else str(error)
-    other = "; --port takes another one" if number == errno.EADDRINUSE else ""
+    other = "; choose another port with --port" if number == errno.EADDRINUSE else ""
     return UsageError(f"can't listen on {host}:{port}: {why}{other}")
 
 
@@ -278,7 +278,7 @@ KEEP_ALIVE = 60.0
 Clients use shorter limits, so they close it first.
 """
 
-MISSING = "callboard: HTTP is not served here, only the websocket at /ws: the extra `server` is not installed\n"
+MISSING = "callboard: HTTP is not served, only the websocket at /ws, because the extra `server` is not installed\n"
 TOO_LATE = (
     b'{"error": {"code": "usage", "message": "a websocket needs a connection of its own: '
     b'the request to upgrade has to be the first that is made on it"}}'
@@ -286,7 +286,7 @@ TOO_LATE = (
 
 
 def speaker_of(app: ASGIApp) -> Callable[[InspectedStream], Awaitable[None]]:
-    """Return the HTTP handler of connections, which has the application answer."""
+    """Return the handler for HTTP connections, which passes their requests to the application."""
     import h11
     from hypercorn.app_wrappers import ASGIWrapper
     from hypercorn.config import Config

@@ -112,7 +112,7 @@ class ListeningServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpServer:
-    """A server: one life from listening to its end.
+    """A server from listening to its end.
 
     Attributes:
         drained: whether all runs had ended when the grace period was over; None before that.
@@ -143,11 +143,11 @@ class HttpServer:
         return settings.shutdown_grace_seconds if self._options.grace is None else self._options.grace
 
     def drain(self) -> None:
-        """Begin to end; returns at once."""
+        """Start the shutdown and return at once: new work is refused, and runs may finish."""
         self._told_to_end.set()
 
     def hang_up(self) -> None:
-        """Request that the settings are read again; returns at once."""
+        """Request a reload of the settings, and return at once."""
         self._hung_up.set()
 
     async def last_words(self) -> None:
@@ -268,7 +268,9 @@ class HttpServer:
         try:
             path = write_server(server, port, os.environ)
         except OSError as error:
-            raise ConfigError(f"the server's token can't be left for ps, attach and the page: {error}") from None
+            raise ConfigError(
+                f"the file with the server's token can't be written for ps, attach and the web page: {error}"
+            ) from None
         try:
             yield
         finally:
@@ -379,7 +381,11 @@ def _http(
         import starlette.applications  # noqa: F401 - tests the import
     except ImportError as error:
         if not told:
-            log.warning("HTTP is not served, only the websocket at /ws (%s): %s", error, install_command("server"))
+            log.warning(
+                "HTTP is not served, only the websocket at /ws (%s); to serve it, run: %s",
+                error,
+                install_command("server"),
+            )
         return None
     from ..http.app import guarded, make_app
     from ..http.call import Api

@@ -47,7 +47,9 @@ def write_server(server: ServerFile, port: int, environ: Mapping[str, str]) -> P
     for each in (folder.parent, folder):  # a user with write access to either directory could replace it
         private_directory(each)
         if each.is_symlink() or each.stat().st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "it is a link, or belongs to somebody else", str(each))
+            raise PermissionError(
+                errno.EPERM, "the directory is a symbolic link, or belongs to another user", str(each)
+            )
         each.chmod(0o700)
     path = folder / f"{port}.json"
     write_whole(path, msgspec.json.encode(server), private=True)

@@ -47,8 +47,8 @@ QUIET = 300.0
 
 def _missing() -> str:
     return (
-        "the environment asks for OpenTelemetry (OTEL_...), and the extra `otel` is not installed, so that nothing is "
-        f"exported: run {install_command('otel')}, or set OTEL_SDK_DISABLED=true"
+        "OTEL_... variables of the environment ask for OpenTelemetry, but the extra `otel` is not installed, "
+        f"so nothing is exported: run {install_command('otel')}, or set OTEL_SDK_DISABLED=true"
     )
 
 
@@ -85,7 +85,7 @@ def _set_up(asked: WantedExporters, environ: Mapping[str, str]) -> tuple[TracerP
     except ImportError:
         log.warning(_missing())
     except Exception as error:  # noqa: BLE001 - the SDK parses variables; a bad one must not fail a run
-        log.warning("OpenTelemetry can't be set up, nothing is exported: %s: %s", type(error).__name__, error)
+        log.warning("OpenTelemetry can't be set up, so nothing is exported: %s: %s", type(error).__name__, error)
     return None
 
 
@@ -132,7 +132,7 @@ async def _flushed(tracers: TracerProvider, meters: MeterProvider, within: float
             nursery.start_soon(end, tracers.shutdown)
             nursery.start_soon(end, lambda: meters.shutdown(within * 1000))
     if scope.cancelled_caught:
-        log.warning("the collector did not take the last telemetry within %g s; it is lost", within)
+        log.warning("the collector did not accept the last telemetry within %g s; it is lost", within)
     return not scope.cancelled_caught
 
 
@@ -170,7 +170,7 @@ class _Complaints(logging.Handler):
 
 
 class WantedExporters(msgspec.Struct, frozen=True, kw_only=True):
-    """Requested exporters of traces and metrics, by name.
+    """Exporters of traces and of metrics that the environment requests, by name.
 
     Attributes:
         problems: requests in the variables that can't be satisfied.
@@ -202,7 +202,7 @@ def _exporters(environ: Mapping[str, str], signal: str, problems: list[str]) -> 
     if not named and any(environ.get(endpoint, "").strip() for endpoint in endpoints):
         named = ["otlp"]
     problems += [
-        f"{variable}: there is no exporter '{name[:60]}' here, only otlp, console and none"
+        f"{variable}: the exporter '{name[:60]}' is not supported; use otlp, console or none"
         for name in named
         if name not in KNOWN
     ]
@@ -212,6 +212,8 @@ def _exporters(environ: Mapping[str, str], signal: str, problems: list[str]) -> 
         variable = own if environ.get(own, "").strip() else general
         protocol = environ.get(variable, "").strip() or PROTOCOL
         if protocol != PROTOCOL:
-            problems.append(f"{variable}: OTLP is spoken by {PROTOCOL} here (port 4318), not by '{protocol[:60]}'")
+            problems.append(
+                f"{variable}: the protocol '{protocol[:60]}' of OTLP is not supported; use {PROTOCOL} (port 4318)"
+            )
             exporters.remove("otlp")
     return tuple(exporters)

@@ -102,7 +102,7 @@ HISTOGRAMS: tuple[tuple[str, str, Sequence[float], str], ...] = (
     ("gen_ai.invoke_agent.tool_calls", "{tool_call}", CALLS, "Tool calls of an agent's invocation."),
     ("gen_ai.execute_tool.duration", "s", OPERATION, "Duration of a tool call."),
     ("mcp.client.operation.duration", "s", MCP, "Duration of a request to an MCP server."),
-    ("mcp.client.session.duration", "s", MCP, "Life of a connection to an MCP server."),
+    ("mcp.client.session.duration", "s", MCP, "Lifetime of a connection to an MCP server."),
 )
 """Name, unit, buckets and description of each histogram."""
 
@@ -179,7 +179,7 @@ class ContentRecorder:
 @final
 @dataclass(slots=True, eq=False)
 class Open:
-    """An open span, with the labels of the measurements at its end.
+    """Open span, with the labels of the measurement that is recorded at its end.
 
     Attributes:
         told: text of a chat's model so far, if texts are exported; `length` is its number of characters.
@@ -553,7 +553,7 @@ class Listener:
             spans.over(event.ts, _ENDS[kind])
 
     def close(self) -> None:
-        """End all open spans."""
+        """End all open spans, as those of cancelled runs."""
         runs, self._runs = self._runs, {}
         for spans in runs.values():
             spans.over(datetime.now(UTC), CANCELLED)

@@ -140,7 +140,7 @@ class Connections:
             httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError: no connection could be opened.
         """
         if self._closed:
-            raise httpx.ConnectError("this transport is closed")
+            raise httpx.ConnectError("this HTTP client is closed")
         return (None if fresh else self._take(route)) or await self._open(route, timeouts.get("connect"))
 
     # --- idle ones
@@ -161,7 +161,7 @@ class Connections:
         return None
 
     def give_back(self, connection: HttpConnection) -> None:
-        """Return a connection whose last response was read completely to the pool."""
+        """Put a connection back into the pool, after its last response was read completely."""
         if connection not in self._busy:
             return  # closed meanwhile
         self._busy.discard(connection)
@@ -199,16 +199,16 @@ class Connections:
         with trio.CancelScope(deadline=trio.current_time() + seconds(timeout)) as scope:
             wire = await self._wire(route)
         if scope.cancelled_caught:
-            raise httpx.ConnectTimeout(f"{route.host}:{route.port} was not reached within {timeout:g} s")
+            raise httpx.ConnectTimeout(f"no connection to {route.host}:{route.port} within {timeout:g} s")
         if self._closed:
             wire.close()
-            raise httpx.ConnectError("this transport is closed")
+            raise httpx.ConnectError("this HTTP client is closed")
         connection = HttpConnection(route, wire)
         self._busy.add(connection)
         return connection
 
     async def tunnel(self, host: str, port: int) -> Wire:
-        """Return a raw connection through the proxy that https would use, or without one. The caller closes it.
+        """Open a raw connection through the proxy for https, or directly if there is no proxy. The caller closes it.
 
         Raises:
             httpx.ConnectError, httpx.ProxyError: it can't be opened.
@@ -292,12 +292,14 @@ async def _tunnel(wire: Wire, route: ConnectionRoute, proxy: httpx.URL) -> None:
         while not reader.headed:
             reader.feed(await wire.receive())
     except BROKEN as error:
-        raise httpx.ProxyError(f"the proxy {proxy.host} hung up: {error}") from error
+        raise httpx.ProxyError(f"the proxy {proxy.host} closed the connection: {error}") from error
     except httpx.RemoteProtocolError as error:
         raise httpx.ProxyError(f"the proxy {proxy.host}: {error}") from error
     if not 200 <= reader.status < 300:
         reason = reader.reason.decode("latin-1")
-        raise httpx.ProxyError(f"the proxy {proxy.host} refused {target.decode()}: {reader.status} {reason}")
+        raise httpx.ProxyError(
+            f"the proxy {proxy.host} refused to connect to {target.decode()}: {reader.status} {reason}"
+        )
 
 
 def _usual_context(environ: Mapping[str, str]) -> ssl.SSLContext:
@@ -386,7 +388,7 @@ class TlsWire:
         self.socket = sock
 
     def send_now(self, data: bytes) -> bytes:
-        """Return all of the data: sending over TLS may have to wait for the peer."""
+        """Send nothing and return all of `data`, because sending over TLS may have to wait for the peer."""
         return data
 
     async def send(self, data: bytes) -> None:
@@ -438,7 +440,7 @@ async def connect(host: str, port: int) -> PlainWire:
 
 
 def peer(wire: PlainWire) -> str:
-    """Return the address of the peer."""
+    """Return the IP address of the server at the other end of a connection."""
     return str(wire.socket.getpeername()[0])
 
 
@@ -553,7 +555,7 @@ def _url(text: str) -> httpx.URL:
     try:
         url = httpx.URL(text if "://" in text else f"http://{text}")
     except httpx.InvalidURL as error:
-        raise ConfigError(f"the proxy '{text}' is not a URL: {error}") from error
+        raise ConfigError(f"the address of the proxy, '{text}', is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"the proxy '{text}' can't be used: only http:// and https:// proxies are supported")
     return url

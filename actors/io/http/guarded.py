@@ -44,7 +44,7 @@ class CantFetch(Exception):
 
 
 class AddressRefused(CantFetch):
-    """The address is refused."""
+    """The address may not be fetched: it serves cloud credentials, or belongs to a private network."""
 
 
 class Private(AddressRefused):
@@ -80,21 +80,21 @@ async def followed(
         target = httpx.URL(url)
         for _ in range(REDIRECTS + 1):
             if target.scheme not in ("http", "https") or not target.host:
-                raise CantFetch(f"it leads to '{short(target)}', which is not http or https")
+                raise CantFetch(f"'{short(target)}' is not an http or https URL")
             got = await once(target)
             if not isinstance(got, httpx.URL):
                 return got
             target = got
             if allowed is not None and not allowed(target):
-                raise CantFetch(f"it redirects to {short(target)}, which is not among the pages that are wanted")
+                raise CantFetch(f"the page redirects to {short(target)}, which is outside of the pages to be read")
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise CantFetch(f"it is, or redirects to, something that is no URL: {error}") from error
+        raise CantFetch(f"the URL, or the target of a redirect, is not valid: {error}") from error
     except (httpx.HTTPError, OSError) as error:
         why = str(error).rpartition("can't be reached: ")[2] or type(error).__name__
         reached = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, OSError))
-        what = f"the answer of {target.host} is of no use" if reached else f"{target.host} is not reachable"
+        what = f"the response of {target.host} can't be used" if reached else f"{target.host} can't be reached"
         raise CantFetch(f"{what}: {why}") from error
-    raise CantFetch(f"more than {REDIRECTS} redirects, the last to {short(target)}")
+    raise CantFetch(f"more than {REDIRECTS} redirects, the last one to {short(target)}")
 
 
 def redirected(response: httpx.Response, url: httpx.URL) -> httpx.URL | None:
@@ -125,7 +125,7 @@ def short(url: httpx.URL) -> str:
 
 
 class GuardedTransport(TrioTransport):
-    """Transport that refuses addresses.
+    """HTTP transport that connects only to permitted addresses.
 
     Args:
         environ: environment for proxies and certificates.
@@ -175,15 +175,17 @@ async def tunnel(host: str, port: int, environ: Mapping[str, str], *, allow_priv
 
 
 def check(address: str, host: str, *, allow_private: bool) -> None:
-    """Refuse an address. A name passes.
+    """Raise `AddressRefused` if the address may not be fetched. A host name instead of an address passes.
 
     Raises:
         AddressRefused: the address is not permitted.
     """
     if is_metadata(address):
-        raise AddressRefused(f"'{host}' leads to an address where machines keep their credentials; it is never fetched")
+        raise AddressRefused(
+            f"'{host}' has an address that serves the credentials of cloud machines; such addresses are never fetched"
+        )
     if not allow_private and is_private(address):
-        raise Private(f"'{host}' leads to a private address ({address})")
+        raise Private(f"'{host}' has a private address ({address})")
 
 
 def is_metadata(address: str) -> bool:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def joined(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return values by lower-case name; repeated ones are joined, so that they match no expected value."""
+    """Return header values by lower-case name; values of a repeated name are joined by commas, so no check for one
+    expected value passes.
+    """
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")

@@ -27,7 +27,7 @@ _CONTROL = re.compile(rb"[\x00\r\n]").search
 
 
 def request_head(method: str, target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Return the request line and the headers, with the empty line.
+    """Return the bytes of a request's first line and headers, up to the empty line that ends them.
 
     Raises:
         httpx.LocalProtocolError: a control character, or a blank in the target, would end its line early.
@@ -41,14 +41,16 @@ def request_head(method: str, target: bytes, headers: list[tuple[bytes, bytes]])
 def _request_line(method: str, target: bytes) -> bytes:
     line = b"%b %b HTTP/1.1" % (method.encode("ascii"), target)
     if _CONTROL(line) is not None or b" " in target:
-        raise httpx.LocalProtocolError("the request's URL holds a character that is not allowed")
+        raise httpx.LocalProtocolError("the URL of the request contains a character that is not allowed in URLs")
     return line + b"\r\n"
 
 
 @lru_cache(maxsize=512)
 def _field(name: bytes, value: bytes) -> bytes:
     if _TOKEN(name) is None or _CONTROL(value) is not None:
-        raise httpx.LocalProtocolError(f"the header {name!r} can't be sent: a character that is not allowed")
+        raise httpx.LocalProtocolError(
+            f"the header {name!r} can't be sent: its name or value contains a character that is not allowed in headers"
+        )
     return b"%b: %b\r\n" % (name, value)
 
 
@@ -96,10 +98,12 @@ class ResponseReader:
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
-            raise httpx.RemoteProtocolError("the server switched protocols without being asked") from error
+            raise httpx.RemoteProtocolError(
+                "the server switched to another protocol (HTTP 101), although the request did not ask for that"
+            ) from error
         except httptools.HttpParserError as error:
             if not self.complete:
-                raise httpx.RemoteProtocolError(f"the server's answer is not HTTP: {error}") from error
+                raise httpx.RemoteProtocolError(f"the server's response is not HTTP: {error}") from error
             self.reusable = False
         if self._overhead > MAX_HEAD:
             raise httpx.RemoteProtocolError(f"the server sent more than {MAX_HEAD} bytes of headers")
@@ -113,9 +117,9 @@ class ResponseReader:
         elif self.headed and not self._framed:
             self.complete = True
         elif self.headed:
-            raise httpx.RemoteProtocolError("the server closed the connection in the middle of its answer")
+            raise httpx.RemoteProtocolError("the server closed the connection in the middle of its response")
         else:
-            raise httpx.RemoteProtocolError("the server closed the connection without an answer")
+            raise httpx.RemoteProtocolError("the server closed the connection without a response")
 
     # --- called by httptools
 
@@ -170,7 +174,7 @@ class ResponseReader:
 
 
 def unpacker_of(encoding: str) -> zlib._Decompress | None:
-    """Return a decompressor for a body. httpx's own decompresses a whole piece at once, whatever its size."""
+    """Return a decompressor for a response body in this content encoding; None for an uncompressed one."""
     if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
         return None  # not compressed; or in an unknown format, which the body's reader reports
     return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detects gzip and zlib headers

@@ -124,7 +124,7 @@ class TrioTransport(httpx.AsyncBaseTransport):
         # may be stale.
         except _Stale as stale:
             if once:
-                raise httpx.ReadError(f"the connection broke before the answer: {stale}") from stale
+                raise httpx.ReadError(f"the connection broke before the response: {stale}") from stale
         connection = await self.connections.acquire(route, timeouts, fresh=True)
         return await Exchange(self.connections, connection, timeouts).start(head, body, bodiless=bodiless)
 
@@ -228,7 +228,7 @@ class Exchange(httpx.AsyncByteStream):
                     raise _Stale(str(error)) from error
                 if broken is not None:
                     raise httpx.WriteError(f"the request could not be sent: {broken}") from broken
-                raise httpx.ReadError(f"the connection broke before the answer: {error}") from error
+                raise httpx.ReadError(f"the connection broke before the response: {error}") from error
             if reader is None:
                 if not data and used_before:
                     raise _Stale("the server closed the connection")
@@ -275,7 +275,7 @@ class Exchange(httpx.AsyncByteStream):
                 reader.feed(data)
         except BROKEN as error:
             self._give_up()
-            raise httpx.ReadError(f"the connection broke in the middle of the answer: {error}") from error
+            raise httpx.ReadError(f"the connection broke in the middle of the response: {error}") from error
         except BaseException:  # cancelled too: a connection in an unknown state is closed
             self._give_up()
             raise
@@ -302,8 +302,8 @@ class Exchange(httpx.AsyncByteStream):
 
     def _timed_out(self, *, writing: bool) -> httpx.TimeoutException:
         if writing:
-            return httpx.WriteTimeout(f"the server took no bytes for {self._write_timeout:g} s")
-        return httpx.ReadTimeout(f"the server sent nothing for {self._read_timeout:g} s")
+            return httpx.WriteTimeout(f"the server accepted no data for {self._write_timeout:g} s")
+        return httpx.ReadTimeout(f"the server sent no data for {self._read_timeout:g} s")
 
 
 # --- single requests
@@ -317,7 +317,7 @@ SHOWN = 200
 
 
 class SimpleResponse(msgspec.Struct, frozen=True):
-    """Response with any status."""
+    """Complete response to a small request, with any status."""
 
     status: int
     headers: httpx.Headers
@@ -366,7 +366,7 @@ async def simple_request(
         async for piece in response.aiter_raw():
             read += piece
             if len(read) > MOST:
-                raise CredentialsError(f"{where}: its answer is longer than {MOST} bytes")
+                raise CredentialsError(f"{where}: the response is longer than {MOST} bytes")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UpstreamError(f"{where}: {str(error) or type(error).__name__}") from error
     finally:

@@ -114,9 +114,11 @@ def check_url(url: str, what: str) -> None:
         ConfigError: they may not.
     """
     if not url.startswith(("https://", "http://")):
-        raise ConfigError(f"{what} is '{url}', not a URL that begins with https://")
+        raise ConfigError(f"{what} is '{url}'; expected a URL that begins with https://")
     if not is_safe(url):
-        raise ConfigError(f"{what} is '{url}': tokens are only sent by https, or to this machine itself")
+        raise ConfigError(
+            f"{what} is '{url}': tokens are sent only to https:// addresses, or to this machine (http://localhost)"
+        )
 
 
 def is_safe(url: str) -> bool:
@@ -189,12 +191,12 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
         """
         issuer = answer.get("iss", "")
         if self.server.issuer and issuer != self.server.issuer and (issuer or self.server.names_issuer):
-            said = f"from '{issuer[:SHOWN]}'" if issuer else "from a server without a name"
-            raise OAuthRefused(f"the answer is {said}, not from '{self.server.issuer}'", error="wrong_issuer")
+            said = f"from '{issuer[:SHOWN]}'" if issuer else "from a server that did not name itself"
+            raise OAuthRefused(f"the sign-in response is {said}, not from '{self.server.issuer}'", error="wrong_issuer")
         if error := answer.get("error", ""):
-            raise refusal(answer, "the person, or the server, said no" if error == "access_denied" else "")
+            raise refusal(answer, "access was denied by the user or by the server" if error == "access_denied" else "")
         if not _is_code(answer.get("code", "")):
-            raise OAuthRefused("the answer has neither a code nor an error", error="no_code")
+            raise OAuthRefused("the sign-in response has neither a code nor an error", error="no_code")
         return answer["code"]
 
     def code_in(self, text: str) -> str:
@@ -212,15 +214,24 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
             except ValueError:
                 answer = {}
             if not answer.keys() & {"code", "error"}:
-                raise UsageError("this URL has no `code`: paste the one that the browser was sent to in the end")
+                raise UsageError(
+                    "the pasted URL has no `code`: paste the URL to which the browser was redirected at the end "
+                    "of the sign-in"
+                )
             if not self.is_ours(answer):
-                raise UsageError("this URL belongs to another attempt to sign in (its `state` differs)")
+                raise UsageError(
+                    "the pasted URL is of another sign-in attempt (its `state` differs): paste the one of this attempt"
+                )
             return self.code_of(answer)
         code, hash_, state = text.partition("#")
         if not _is_code(code):
-            raise UsageError("this is no code: paste the code, or the URL that the browser was sent to")
+            raise UsageError(
+                "the pasted text is not a code: paste the code, or the URL to which the browser was redirected"
+            )
         if hash_ and not self.is_ours({"state": state}):
-            raise UsageError("this code belongs to another attempt to sign in (its `state` differs)")
+            raise UsageError(
+                "the pasted code is of another sign-in attempt (its `state` differs): paste the one of this attempt"
+            )
         return code
 
 
@@ -231,7 +242,7 @@ def authorization(server: AuthServer, redirect_uri: str) -> Authorization:
         ConfigError: the server's addresses are unusable.
     """
     if not server.authorization_url:
-        raise ConfigError("no `authorization_url` is known, so there is no sign-in by the browser")
+        raise ConfigError("the server has no `authorization_url`, so a sign-in in the browser is not possible")
     check_url(server.authorization_url, "the authorization URL")
     verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(32)
     own = {
@@ -311,9 +322,9 @@ def listening(redirect_uri: str) -> Redirect:
         parts = urlsplit(redirect_uri)
         host, port = parts.hostname or "", parts.port or 0
     except ValueError as error:
-        raise ConfigError(f"the redirect URI is '{redirect_uri}': {error}") from error
+        raise ConfigError(f"the redirect URI '{redirect_uri}' is not valid: {error}") from error
     if parts.scheme != "http" or not is_loopback(host):
-        raise ConfigError(f"the redirect URI is '{redirect_uri}', which is not at http://127.0.0.1 or http://localhost")
+        raise ConfigError(f"the redirect URI is '{redirect_uri}'; expected one at http://127.0.0.1 or http://localhost")
     addresses = ("127.0.0.1", "::1") if host == "localhost" else (host,)
     sockets = _listeners(addresses, port)
     port = sockets[0].getsockname()[1]
@@ -346,7 +357,7 @@ class Redirect:
         self.close()
 
     def close(self) -> None:
-        """Close the port."""
+        """Stop listening for the browser's redirect."""
         for each in self._sockets:
             each.close()
 
@@ -365,8 +376,8 @@ class Redirect:
         finally:
             self.close()
         if self._answer is None:
-            strange = f" ({self._strange} answers belonged to other attempts)" if self._strange else ""
-            raise NobodyToAsk(f"no sign-in within {within:g} s{strange}")
+            strange = f" ({self._strange} redirects of other sign-in attempts were ignored)" if self._strange else ""
+            raise NobodyToAsk(f"the sign-in was not completed within {within:g} s{strange}; try again")
         return request.code_of(self._answer)
 
     async def _accept(self, listener: trio.socket.SocketType, request: Authorization, nursery: trio.Nursery) -> None:
@@ -414,23 +425,23 @@ class Redirect:
         if not version.startswith("HTTP/1.") or not path.startswith("/"):
             return HTTPStatus.BAD_REQUEST, "This is not a request for a page."
         if path != self._path:
-            return HTTPStatus.NOT_FOUND, "There is nothing here."
+            return HTTPStatus.NOT_FOUND, "There is no page at this address."
         if method != "GET":
-            return HTTPStatus.METHOD_NOT_ALLOWED, "There is nothing here."
+            return HTTPStatus.METHOD_NOT_ALLOWED, "There is no page at this address."
         try:
             answer = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=64))
         except ValueError:
             answer = {}
         if not request.is_ours(answer):
             self._strange += 1
-            return HTTPStatus.BAD_REQUEST, "This answer belongs to another attempt to sign in. Begin again."
+            return HTTPStatus.BAD_REQUEST, "This page is of another sign-in attempt. Start the sign-in again."
         if self._answer is None:
             self._answer = answer
         try:
             request.code_of(answer)
         except OAuthRefused as error:
-            return HTTPStatus.OK, f"Signing in failed: {error}. You can close this page."
-        return HTTPStatus.OK, "You can close this page and go back to the terminal."
+            return HTTPStatus.OK, f"The sign-in failed: {error}. You can close this page."
+        return HTTPStatus.OK, "You are signed in. You can close this page and go back to the terminal."
 
 
 async def _head(stream: trio.SocketStream) -> bytes | None:
@@ -476,12 +487,16 @@ def _listeners(addresses: tuple[str, ...], port: int) -> list[trio.socket.Socket
             for each in opened:
                 each.close()
             if port or not opened:
-                taken = f"port {port} of {address} can't be listened on" if port else f"{address} can't be listened on"
+                taken = (
+                    f"Callboard can't listen on port {port} of {address}"
+                    if port
+                    else f"Callboard can't listen on {address}"
+                )
                 raise ConfigError(f"{taken} for the browser's redirect: {error.strerror}") from error
         else:
             break
     else:
-        raise ConfigError("no port is free on both loopback addresses")
+        raise ConfigError("no port is free on both 127.0.0.1 and ::1 for the browser's redirect")
     return [trio.socket.from_stdlib_socket(each) for each in opened]
 
 
@@ -539,7 +554,7 @@ async def code_from(ask: Asks, request: Authorization, redirect: Redirect | None
                 nursery.start_soon(first, partial(redirect.answer, request), nursery.cancel_scope)
             nursery.start_soon(first, partial(_pasted, ask, request, text), nursery.cancel_scope)
     if not ends:
-        raise NobodyToAsk(f"no sign-in within {WITHIN:g} s")
+        raise NobodyToAsk(f"the sign-in was not completed within {WITHIN:g} s; try again")
     if isinstance(ends[0], CallboardError):
         raise ends[0]
     return ends[0]
@@ -554,10 +569,10 @@ async def _pasted(ask: Asks, request: Authorization, text: str) -> str:
         try:
             answer = await ask(question)
         except (QuestionTimeout, Saturated, ShuttingDown) as error:
-            raise NobodyToAsk(f"a user has to sign in, and none can be asked: {error}") from error
+            raise NobodyToAsk(f"a user has to sign in, and no user can be asked: {error}") from error
         said = answer.text.strip()
         if said.casefold() == DECLINE:
-            raise OAuthRefused("the person did not want to", error="declined")
+            raise OAuthRefused("the user declined to sign in", error="declined")
         try:
             return request.code_in(said)
         except UsageError as error:

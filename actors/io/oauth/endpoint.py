@@ -134,7 +134,7 @@ class AuthHttp:
             except ValueError as error:  # an invalid host that begins with `xn--`
                 raise ConfigError(f"{what} is '{url}': {error}") from error
         if scope.cancelled_caught:
-            raise UpstreamError(f"{what}: no whole answer within {WITHIN:g} s")
+            raise UpstreamError(f"{what}: no complete response within {WITHIN:g} s")
         kind = found.headers.get("content-type", "").partition(";")[0].strip().lower()
         wait = retry_after(found.headers, time.time())
         return OAuthResponse(found.status, found.headers, _fields(found.body, kind), wait)
@@ -188,7 +188,7 @@ class DeviceGrant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenEndpoint:
-    """Client of a token endpoint.
+    """Requests of an OAuth client to a token endpoint: exchange, refresh, device flow, revocation.
 
     Args:
         server: authorization server and client.
@@ -228,7 +228,7 @@ class TokenEndpoint:
         fields = {"grant_type": "client_credentials"}
         if self.server.scopes:
             fields["scope"] = " ".join(self.server.scopes)
-        token = await self._token(fields, "the request for a token of the client's own")
+        token = await self._token(fields, "the request for a client credentials token")
         return msgspec.structs.replace(token, refresh_token="")
 
     async def refresh(self, token: OAuthToken) -> OAuthToken:
@@ -244,7 +244,7 @@ class TokenEndpoint:
     async def device(self) -> DeviceGrant:
         """Start the device flow. Raises as `exchange`."""
         if not self.server.device_url:
-            raise ConfigError("no `device_url` is known, so there is no sign-in on another device")
+            raise ConfigError("the server has no `device_url`, so a sign-in on another device is not possible")
         fields = {"client_id": self.server.client_id, "scope": " ".join(self.server.scopes)}
         if self.server.resource:
             fields["resource"] = self.server.resource
@@ -260,9 +260,9 @@ class TokenEndpoint:
         }
         given = {name: value for name, value in texts.items() if isinstance(value, str) and value}
         if given.keys() != texts.keys():
-            raise ConfigError(f"{what}: the answer of {self.server.device_url} has no device code")
+            raise ConfigError(f"{what}: the response of {self.server.device_url} has no device code")
         complete = said.get("verification_uri_complete")
-        check_url(given["verification_uri"], "the page for the code")
+        check_url(given["verification_uri"], "the page where the code is entered")
         return DeviceGrant(
             **given,
             complete_uri=complete if isinstance(complete, str) and is_safe(complete) else "",
@@ -280,7 +280,9 @@ class TokenEndpoint:
         wait, end = grant.interval, trio.current_time() + grant.lifetime
         while True:
             if trio.current_time() + wait > end:
-                raise NobodyToAsk(f"the code was not entered within {grant.lifetime:g} s")
+                raise NobodyToAsk(
+                    f"the code was not entered on the other device within {grant.lifetime:g} s; sign in again"
+                )
             await trio.sleep(wait)
             try:
                 return await self._token(fields, "the sign-in on the other device")
@@ -288,7 +290,9 @@ class TokenEndpoint:
                 if refused.error == "slow_down":
                     wait = min(wait + SLOWER, MOST_WAIT)
                 elif refused.error == "expired_token":
-                    raise NobodyToAsk("the code was not entered before it expired") from refused
+                    raise NobodyToAsk(
+                        "the code expired before it was entered on the other device; sign in again"
+                    ) from refused
                 elif refused.error != "authorization_pending":
                     raise
             except UpstreamError:  # RFC 8628, 3.5: poll later; the lifetime of the code limits the retries
@@ -319,10 +323,12 @@ class TokenEndpoint:
         said = _good(await self._http.post(self.server.token_url, fields, what, json=json, headers=headers), what)
         kind = said.get("token_type", "Bearer")
         if not isinstance(kind, str) or kind.lower() != "bearer":
-            raise ConfigError(f"{what}: the server gives tokens of type '{printable(str(kind))}', not Bearer")
+            raise ConfigError(
+                f"{what}: the server issues tokens of type '{printable(str(kind))}', and Callboard supports Bearer only"
+            )
         access, again, scope = said.get("access_token"), said.get("refresh_token"), said.get("scope")
         if not isinstance(access, str) or not _is_sendable(access):
-            raise ConfigError(f"{what}: the answer of {self.server.token_url} has no access token")
+            raise ConfigError(f"{what}: the response of {self.server.token_url} has no access token")
         return OAuthToken(
             access_token=access,
             refresh_token=again if isinstance(again, str) else "",
@@ -357,9 +363,11 @@ def _good(answer: OAuthResponse, what: str) -> dict[str, Json]:
     if status == 429 or status >= 500:
         raise UpstreamError(f"{what} failed (HTTP {status})", status=status, retry_after=answer.retry_after)
     if status != 200 and status != 201:
-        raise ConfigError(f"{what}: the server answered with HTTP {status}, and no reason that we know; check its URL")
+        raise ConfigError(
+            f"{what}: the server answered with HTTP {status} and without a known OAuth error; check its URL"
+        )
     if said is None:
-        raise ConfigError(f"{what}: the server answered with something else than JSON; check its URL")
+        raise ConfigError(f"{what}: the server's response is not JSON; check its URL")
     return said
 
 
@@ -389,7 +397,7 @@ ASSERTION_LIFETIME = 120
 
 
 def assertion(server: AuthServer, now: float) -> str:
-    """Return a signed assertion for one request.
+    """Return a JWT, signed with the client's private key, that authenticates one request.
 
     Args:
         now: seconds since 1970.
@@ -432,4 +440,4 @@ def _algorithm(key: object) -> str:
         found = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}.get(key.curve.name)
         if found is not None:
             return found
-    raise ValueError("it is neither RSA, nor Ed25519, nor on one of the curves P-256, P-384, P-521")
+    raise ValueError("the key is not RSA, Ed25519, or on one of the curves P-256, P-384, P-521")

@@ -111,7 +111,7 @@ class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expires(self) -> float | None:
-        """End in seconds since 1970; None if unknown."""
+        """Expiry in seconds since 1970; None if the server did not state a lifetime."""
         return None if self.lifetime is None else self.received + self.lifetime
 
     def remaining(self, now: float) -> float:
@@ -122,7 +122,7 @@ class OAuthToken(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def early(self) -> float:
-        """Seconds before its end at which it is refreshed."""
+        """Number of seconds before its expiry at which the token is refreshed."""
         return 0.0 if self.lifetime is None else min(EARLY, self.lifetime / 10)
 
 
@@ -140,12 +140,12 @@ class TokenLease:
 
     @property
     def remaining(self) -> float:
-        """Remaining seconds."""
+        """Seconds until the token expires, by the clock that ends it sooner."""
         return min(self._end - trio.current_time(), self.token.remaining(self._clock()))
 
     @property
     def fresh(self) -> bool:
-        """True if it need not be refreshed yet."""
+        """True if the token is far enough from its expiry that it need not be refreshed yet."""
         return self.remaining > self.token.early
 
 
@@ -209,13 +209,13 @@ class TokenFile:
         return self._bytes()
 
     def token_in(self, data: bytes, server: AuthServer) -> OAuthToken | None:
-        """Return the token in such content; raises as `read`."""
+        """Return the token in the bytes of a token file; raises as `read`."""
         try:
             kept = _decode(data)
         except UNREADABLE as error:
-            raise self._bad("it is damaged") from error
+            raise self._bad("the file is damaged") from error
         if kept.version != 1:
-            raise self._bad(f"it is of version {kept.version}, which this program does not know")
+            raise self._bad(f"the file has version {kept.version}, which this version of Callboard does not know")
         if kept.server != server.mark:
             return None
         return OAuthToken(
@@ -279,7 +279,7 @@ class TokenFile:
             while not self._lock(handle):
                 if trio.current_time() >= end:
                     raise UpstreamError(
-                        f"another process keeps {self._lock_path} locked for more than {LOCK_WITHIN:g} s"
+                        f"another process has held the lock {self._lock_path} for more than {LOCK_WITHIN:g} s"
                     )
                 await trio.sleep(RETRY_EVERY)
             yield
@@ -311,7 +311,9 @@ class TokenFile:
         # `lstat`: in a shared directory, another user may have put a link there first.
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "its directory is a link, or belongs to another user", str(self.folder))
+            raise PermissionError(
+                errno.EPERM, "the directory is a symbolic link, or belongs to another user", str(self.folder)
+            )
         if found.st_mode & 0o077:
             self.folder.chmod(0o700)
 
@@ -324,17 +326,19 @@ class TokenFile:
             return None
         except OSError as error:
             link = error.errno == errno.ELOOP
-            raise self._bad("it is a link" if link else error.strerror or str(error)) from error
+            raise self._bad("the file is a symbolic link" if link else error.strerror or str(error)) from error
         try:
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise self._bad("it is no file")
+                raise self._bad("the path is not a regular file")
             if found.st_uid != os.geteuid():
-                raise self._bad("it belongs to another user")
+                raise self._bad("the file belongs to another user")
             if found.st_mode & 0o077:
-                raise self._bad(f"others may read or write it (mode {stat.S_IMODE(found.st_mode):o}, not 600)")
+                raise self._bad(
+                    f"other users may read or write the file (mode {stat.S_IMODE(found.st_mode):o}, expected 600)"
+                )
             if found.st_size > MOST_BYTES:
-                raise self._bad(f"it is longer than {MOST_BYTES} bytes")
+                raise self._bad(f"the file is longer than {MOST_BYTES} bytes")
             return os.read(handle, MOST_BYTES)
         except OSError as error:
             raise self._bad(error.strerror or str(error)) from error
@@ -374,7 +378,7 @@ class Renew(Message, frozen=True, tag="Renew"):
 
 
 async def keep_token(me: Actor[Renew], endpoint: TokenEndpoint, file: TokenFile, who: str, remedy: str) -> None:
-    """Body of the token's actor."""
+    """Run the actor that renews one token for all callers."""
     held = _Held(me, endpoint, file, who, remedy)
     async for message in me:
         request = me.take_request()
@@ -413,7 +417,7 @@ class _Held:
         now = trio.current_time()
         if refused and (self._lease is None or refused == self._lease.token.mark):
             if now < self._refreshed + JUST_NOW:
-                raise self._needed("the token was just renewed, and is refused all the same")
+                raise self._needed("the server refuses the token, although it was renewed just now")
             self._bad = refused
         if self._serving is not None and now < self._look_at:
             return self._serving
@@ -454,7 +458,7 @@ class _Held:
         if lease is None:
             raise self._needed("not signed in")
         if not lease.token.refresh_token:
-            raise self._needed("the token is good no more, and cannot be refreshed")
+            raise self._needed("the token has expired or was refused, and there is no refresh token")
         token, words = self._refused
         if token == lease.token.refresh_token:
             raise self._needed(words)
@@ -488,7 +492,7 @@ class _Held:
                 self._refreshed, self._failed = trio.current_time(), None
                 await self._keep(fresh)
         if lease is None:
-            raise UpstreamError(f"{self._who}: the refresh of the token took longer than {REFRESH_WITHIN:g} s")
+            raise UpstreamError(f"{self._who}: refreshing the token took longer than {REFRESH_WITHIN:g} s")
         return lease
 
     async def _was_refused(self, token: OAuthToken, error: OAuthRefused) -> TokenLease:
@@ -517,7 +521,7 @@ def _again(error: UpstreamError | ConfigError) -> CallboardError:
 
 
 class TokenKeeper:
-    """Client of one token's actor."""
+    """Client of the actor that stores and renews one token, for all callers in the process."""
 
     def __init__(self, start: Callable[[TokenKeeper], Awaitable[Ref[Renew]]], name: str) -> None:
         self.name = name

@@ -39,7 +39,7 @@ def public_of(identity: str) -> str:
 
 
 def sealed(data: bytes, recipients: Sequence[str]) -> bytes:
-    """Encrypt data for these public keys, as text (armored), so that it suits version control.
+    """Encrypt data for these public keys, as armored text, which suits version control.
 
     Raises:
         ConfigError: one of them is not a public key.
@@ -56,13 +56,15 @@ def opened(data: bytes, identities: Sequence[str]) -> bytes:
     """
     kinds = stanzas(data)
     if kinds and set(kinds) == {"scrypt"}:
-        raise NotOpened("a passphrase opens it, not an identity: set `vault: {passphrase: true}`")
+        raise NotOpened(
+            "the vault is encrypted with a passphrase, not for an identity: set `vault: {passphrase: true}`"
+        )
     age, keys = _pyrage(), [_identity(each) for each in identities]
     try:
         plain: bytes = age.decrypt(data, keys)
     except age.DecryptError as error:
         if "matching keys" in str(error):
-            raise NotOpened("it is encrypted for another identity") from error
+            raise NotOpened("the vault is encrypted for another identity") from error
         raise NotOpened(_broken(str(error))) from error
     return plain
 
@@ -81,19 +83,22 @@ def opened_by_passphrase(data: bytes, passphrase: str) -> bytes:
     """
     kinds = stanzas(data)
     if kinds and "scrypt" not in kinds:
-        raise NotOpened("an identity opens it, not a passphrase: remove `passphrase` from `vault`")
+        raise NotOpened(
+            "the vault is encrypted for an identity, not with a passphrase: remove `passphrase` from `vault`"
+        )
     age = _pyrage()
     try:
         plain: bytes = age.passphrase.decrypt(data, passphrase)
     except age.DecryptError as error:
         if "Decryption failed" in str(error):
-            raise NotOpened("that is not its passphrase") from error
+            raise NotOpened("the passphrase is wrong") from error
         raise NotOpened(_broken(str(error))) from error
     return plain
 
 
 def stanzas(data: bytes) -> list[str]:
-    """Return the kind of each recipient in a file's header.
+    """Return the kinds of recipients that the header of an age file names: `X25519` for a public key, `scrypt` for a
+    passphrase.
 
     Raises:
         NotOpened: it is not an age file.
@@ -105,9 +110,9 @@ def stanzas(data: bytes) -> list[str]:
         try:
             head = base64.b64decode(text[: len(text) // 4 * 4], validate=True)
         except binascii.Error as error:
-            raise NotOpened("it is damaged: its armor is no base64") from error
+            raise NotOpened("the file is damaged: its armor is not base64") from error
     if not head.startswith(MAGIC):
-        raise NotOpened("it is no file that age has encrypted")
+        raise NotOpened("the file is not encrypted with age")
     lines = head[:_MOST_HEADER].partition(b"\n---")[0].splitlines()
     return [
         line.split()[1].decode("ascii", "replace")
@@ -118,8 +123,8 @@ def stanzas(data: bytes) -> list[str]:
 
 def _broken(why: str) -> str:
     if "Unknown age format" in why:
-        return "it is of a newer version of age: update pyrage (pip install -U pyrage)"
-    return f"it is damaged ({why.splitlines()[0] if why else 'no reason given'}): restore it from a backup"
+        return "the file was written by a newer version of age: update pyrage (pip install -U pyrage)"
+    return f"the file is damaged ({why.splitlines()[0] if why else 'no reason given'}): restore it from a backup"
 
 
 def _identity(text: str) -> Any:
@@ -127,7 +132,7 @@ def _identity(text: str) -> Any:
     try:
         return age.x25519.Identity.from_str(text)
     except age.IdentityError as error:
-        raise NotOpened("a line that begins with AGE-SECRET-KEY-1 is no identity of age's") from error
+        raise NotOpened("a line that begins with AGE-SECRET-KEY-1 is not a valid age identity") from error
 
 
 def _recipient(text: str) -> Any:
@@ -135,7 +140,7 @@ def _recipient(text: str) -> Any:
     try:
         return (age.ssh if text.startswith("ssh-") else age.x25519).Recipient.from_str(text.strip())
     except age.RecipientError as error:
-        raise NotOpened(f"'{text}' is no public key of age's (age1...): see `recipients` of `vault`") from error
+        raise NotOpened(f"'{text}' is not a public key of age (age1...): correct `recipients` of `vault`") from error
 
 
 def _pyrage() -> Any:

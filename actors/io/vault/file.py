@@ -38,7 +38,7 @@ def unusable(value: str) -> str:
     """Return the reason why a text can't be the value of a secret; empty if it can."""
     if len(value) > MOST_OF_ONE:
         return f"is longer than {MOST_OF_ONE} characters"
-    return "is empty" if not value.strip() else "has a NUL character in it" if "\0" in value else ""
+    return "is empty" if not value.strip() else "contains the NUL character" if "\0" in value else ""
 
 
 class _Content(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -97,10 +97,10 @@ class VaultFile:
                 if secrets != before or data is None:
                     self._write(secrets)
         except OSError as error:
-            raise self._bad(f"can't be written: {error.strerror or error}; it is as it was") from error
+            raise self._bad(f"can't be written: {error.strerror or error}; the vault is unchanged") from error
 
     def rotate(self, *, leave_out: bool = False) -> int:
-        """Encrypt it again, for a new identity or passphrase; return the number of secrets.
+        """Encrypt the vault again, for a new identity or passphrase; return the number of its secrets.
 
         Args:
             leave_out: allow that other users who can decrypt it now lose access.
@@ -111,14 +111,14 @@ class VaultFile:
             with locked(self.path):
                 data = self.data()
                 if data is None:
-                    raise ConfigError(f"there is no vault {self.path}: callboard vault add NAME makes it")
+                    raise ConfigError(f"there is no vault {self.path}; create it: callboard vault add NAME")
                 content = self._content_of(data)
                 if not leave_out:
                     self._check_recipients(data, content)
                 self.opener.renew()
                 self._write(content.secrets)
         except OSError as error:
-            raise self._bad(f"can't be written: {error.strerror or error}; it is as it was") from error
+            raise self._bad(f"can't be written: {error.strerror or error}; the vault is unchanged") from error
         return len(content.secrets)
 
     def data(self) -> bytes | None:
@@ -152,13 +152,15 @@ class VaultFile:
         try:
             version = decode_json(text, _Version).version
             if isinstance(version, int) and version > VERSION:
-                raise self._bad(f"is of version {version}, which this callboard does not know: update it")
+                raise self._bad(
+                    f"has version {version}, which this version of Callboard does not know: update Callboard"
+                )
             if version == VERSION:
                 return decode_json(text, _Content)
             return _Content(version=VERSION, secrets=decode_json(text, dict[str, str]))
         except UNREADABLE:  # the error would quote it
             pass
-        raise self._bad('was decrypted, but does not contain a JSON object of texts: {"NAME": "value"}')
+        raise self._bad('was decrypted, but its content is not a JSON object of strings: {"NAME": "value"}')
 
     def _check_recipients(self, data: bytes, content: _Content) -> None:
         """Raise if other users who can decrypt the file now could not after a write."""
@@ -168,13 +170,14 @@ class VaultFile:
             lost = [key for key in content.recipients if key not in after and key not in own]
             if lost:
                 raise self._bad(
-                    f"is encrypted for {', '.join(lost)} as well, and would not be after this: name {_them(lost)} in "
-                    f"`vault: {{recipients: [...]}}`, or shut {_them(lost)} out: callboard vault rotate --leave-out"
+                    f"is also encrypted for {', '.join(lost)}, and this change would exclude {_them(lost)}: "
+                    f"list {_them(lost)} in `vault: {{recipients: [...]}}`, or exclude {_them(lost)} on "
+                    "purpose: callboard vault rotate --leave-out"
                 )
         elif count > max(len(after), 1):  # written by age's own program
             raise self._bad(
-                f"is encrypted for {count} recipients, and would be for {max(len(after), 1)} after this: name the "
-                "public keys of the others, `vault: {recipients: [age1...]}`"
+                f"is encrypted for {count} recipients, and this change would leave {max(len(after), 1)}: "
+                "list the public keys of the others in `vault: {recipients: [age1...]}`"
             )
 
     def _write(self, secrets: dict[str, str]) -> None:

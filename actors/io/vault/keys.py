@@ -84,7 +84,9 @@ class IdentityFile:
     def open(self, data: bytes) -> bytes:
         identities = self._there()
         if not identities:
-            raise ConfigError(f"its identity is not here: there is no {self.path}; restore it from a backup")
+            raise ConfigError(
+                f"the identity that decrypts the vault is missing: there is no {self.path}; restore it from a backup"
+            )
         try:
             return age.opened(data, identities)
         except age.NotOpened as error:
@@ -104,7 +106,9 @@ class IdentityFile:
                     return old  # another process was faster
                 identities = [age.new_identity(), *old]
                 lines = [line for each in identities for line in (f"# public key: {age.public_of(each)}", each)]
-                text = "\n".join(("# Opens the vault of callboard. Keep it secret, and keep a copy.", *lines, ""))
+                text = "\n".join(
+                    ("# Identity that decrypts Callboard's vault. Keep it secret, and keep a copy.", *lines, "")
+                )
                 write_whole(self.path.resolve(), text.encode(), private=True, durable=True)
         except OSError as error:
             raise ConfigError(f"the identity {self.path} can't be written: {error.strerror or error}") from error
@@ -118,7 +122,7 @@ class IdentityFile:
         found = [line for line in lines if line.startswith(age.IDENTITY)]
         if not found:
             raise ConfigError(
-                f"{self.path} contains no identity; expected a line AGE-SECRET-KEY-1..., as age-keygen writes it"
+                f"{self.path} contains no identity; expected a line AGE-SECRET-KEY-1..., as written by age-keygen"
             )
         return found
 
@@ -149,7 +153,9 @@ class Keyring:
     def open(self, data: bytes) -> bytes:
         identities = self._there()
         if not identities:
-            raise ConfigError(f"the system's keyring has no identity for it ({self.SERVICE}, {self.USER})")
+            raise ConfigError(
+                f"the system's keyring has no identity for the vault (service {self.SERVICE}, user {self.USER})"
+            )
         return age.opened(data, identities)
 
     def renew(self) -> None:
@@ -182,7 +188,7 @@ class Keyring:
         try:
             keyring = import_module("keyring")
         except ImportError as error:
-            raise ConfigError("`keyring` of `vault` needs the library of that name: pip install keyring") from error
+            raise ConfigError("`keyring` of `vault` needs the Python package keyring: pip install keyring") from error
         try:
             found = getattr(keyring, method)(*arguments)
         except BaseException as raised:  # of any type, depending on the backend
@@ -193,7 +199,8 @@ class Keyring:
 
 @final
 class Passphrase:
-    """Passphrase: the first line of a file, or the argument of `tell`; cached for the lifetime of this object.
+    """Passphrase of a vault: the first line of a file, or the argument of `set_passphrase`; cached for the lifetime of
+    this object.
 
     Attributes:
         next: replacement for the next `renew`; None for none.
@@ -209,12 +216,12 @@ class Passphrase:
 
     @property
     def is_in_file(self) -> bool:
-        """True if it is stored in a file."""
+        """True if the passphrase is read from a file."""
         return self._file is not None
 
     @property
     def is_wanted(self) -> bool:
-        """True if the user has to type it first."""
+        """True if the user has to type the passphrase before the vault can be used."""
         return self._file is None and self._known is None
 
     def set_passphrase(self, passphrase: str | None) -> None:
@@ -225,7 +232,7 @@ class Passphrase:
         return age.sealed_by_passphrase(data, self._passphrase())
 
     def own(self) -> list[str]:
-        """Return nothing: there is no identity."""
+        """Return no public keys, because a passphrase has no identity."""
         return []
 
     def open(self, data: bytes) -> bytes:
@@ -235,7 +242,7 @@ class Passphrase:
             raise age.NotOpened(f"{error} (that of {self._file})" if self._file else str(error)) from error
 
     def renew(self) -> None:
-        """Use the passphrase in `next`.
+        """Replace the passphrase by `next`; later calls of `seal` use the new one.
 
         Raises:
             ConfigError: the passphrase is in a file.
@@ -244,8 +251,8 @@ class Passphrase:
             self._known, self.next = self.next, None
         elif self._file is not None:
             raise ConfigError(
-                f"its passphrase is read from {self._file}, so Callboard can't change it: put a new"
-                " passphrase into that file, and create a new vault"
+                f"the passphrase is read from {self._file}, so Callboard can't change it: put a new "
+                "passphrase into that file, and create a new vault"
             )
 
     def _passphrase(self) -> str:
@@ -255,10 +262,10 @@ class Passphrase:
                 raise ConfigError(f"the passphrase file {self._file} does not exist")
             self._known = data.decode("utf-8", "replace").partition("\n")[0].rstrip("\r")
             if not self._known:
-                raise ConfigError(f"the first line of {self._file}, which is to be the passphrase, is empty")
+                raise ConfigError(f"the first line of {self._file}, which has to be the passphrase, is empty")
         if self._known is None:
             raise ConfigError(
-                "its passphrase must be typed, and no terminal is attached; name a file that contains it: "
+                "the passphrase must be typed, and no terminal is attached; name a file that contains it: "
                 "`vault: {passphrase_file: FILE}`"
             )
         return self._known
@@ -292,10 +299,12 @@ def _read_private(path: Path, what: str) -> bytes | None:
     with os.fdopen(handle, "rb") as stream:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise ConfigError(f"{what} in {path} can't be read: it is no file")
+            raise ConfigError(f"{what} in {path} can't be read: it is not a regular file")
         if found.st_mode & 0o027:
             mode = f"{stat.S_IMODE(found.st_mode):o}"
-            raise ConfigError(f"{what} in {path} can be read or written by others (mode {mode}): chmod 600 {path}")
+            raise ConfigError(
+                f"{what} in {path} can be read or written by other users (mode {mode}); run: chmod 600 {path}"
+            )
         data = stream.read(MOST + 1)
     if len(data) > MOST:
         raise ConfigError(f"{what} in {path} can't be read: it is longer than {MOST} bytes")
@@ -326,7 +335,7 @@ def locked(file: Path) -> Iterator[None]:
         end = time.monotonic() + WITHIN
         while not _taken(handle, path):
             if time.monotonic() >= end:
-                raise UpstreamError(f"another process keeps {path} locked for more than {WITHIN:g} s")
+                raise UpstreamError(f"another process has held the lock {path} for more than {WITHIN:g} s")
             time.sleep(LOOK_EVERY)
         yield
     finally:

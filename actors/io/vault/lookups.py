@@ -40,7 +40,7 @@ class OfEnvironment:
         return self._environ.get(name) or None
 
     def why_missing(self, name: str) -> str:
-        return f"which is not set; export {name}=..."
+        return f"which is not set; set it: export {name}=..."
 
     async def ready(self, make: Callable[[], T]) -> T:
         return make()

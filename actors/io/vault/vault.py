@@ -44,7 +44,7 @@ class NotFetched(Exception):
     """The value of a secret is not available yet; `name` has to be fetched."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the secret {{{{{name}}}}} has not been fetched")
+        super().__init__(f"the value of the secret {{{{{name}}}}} has not been read from the vault yet")
         self.name = name
 
 
@@ -94,7 +94,7 @@ class Vault:
 
     @property
     def is_there(self) -> bool:
-        """True if there is a vault."""
+        """True if the user has a vault: its file exists, or a command is configured."""
         return self.file is None or self.file.stamp is not None
 
     def get(self, name: str, /) -> str | None:
@@ -123,7 +123,7 @@ class Vault:
         for name in names:
             if self.command is not None:
                 if self._kernel is None:
-                    raise RuntimeError("this vault has no root to run its command below")
+                    raise RuntimeError("the vault's command can't be run: the vault was opened without a root")
                 await self.command.fetch(name, self._kernel)
             elif self._fresh() is None:
                 await self._open()
@@ -170,10 +170,11 @@ class Vault:
         remedy = f"callboard vault add {name}"
         if not self.is_there and self._lokis_file.exists():
             remedy += (
-                f" ({self._lokis_file} is Loki's own vault, which can't be read: see callboard vault import --help)"
+                f" ({self._lokis_file} is Loki's own vault, which Callboard can't read: see callboard vault "
+                "import --help)"
             )
         where = "the environment" if not self.is_there else "the vault or the environment"
-        return f"which is not in {where}: {remedy}"
+        return f"which is not in {where}; add it: {remedy}"
 
     # --- internal -----------------------------------------------------------------------------------------
 
@@ -279,14 +280,14 @@ MOST_STDERR = 300
 
 
 class NotGiven(ConfigError):
-    """The command has no such secret, or failed."""
+    """The vault's command does not know the secret, or failed."""
 
     code = "vault"
 
 
 @final
 class VaultCommand:
-    """Vault command with its results.
+    """External command that prints secrets of the vault, with the values that it has returned so far.
 
     Args:
         words: `vault.command` of the settings.
@@ -321,7 +322,7 @@ class VaultCommand:
             if end.error is not None:
                 raise end.error
             if name not in self.values:
-                raise NotGiven(end.value or f"the vault's command was ended before it had printed {name}")
+                raise NotGiven(end.value or f"the vault's command was stopped before it had printed {name}")
         return value
 
     async def _run(self, me: Actor, name: str) -> str:
@@ -356,7 +357,7 @@ class VaultCommand:
         if done.truncated:
             raise NotGiven(f"{who} printed more than {MOST_OUTPUT} bytes")
         if done.signal is not None or done.status:
-            how = f"was ended by signal {done.signal}" if done.signal is not None else f"failed (status {done.status})"
+            how = f"was killed by signal {done.signal}" if done.signal is not None else f"failed (status {done.status})"
             said = hidden_tail(" ".join(done.stderr_tail.split()), MOST_STDERR)
             raise NotGiven(f"{who} {how}{f': {said}' if said else ''}")
         value = done.stdout.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")

@@ -136,11 +136,11 @@ class Children:
 
     @property
     def at_once(self) -> Mapping[type[Effect], Callable[[Any], None]]:
-        """Handlers of the conversation's effects about its children."""
+        """Handler functions for the effects by which the conversation starts, cancels and answers children."""
         return {Spawn: self._spawn, CancelChild: self._cancel, AnswerChild: self._answer}
 
     def begin(self, tell: Callable[[FromBelow], None], player: JournalPlayer | None) -> None:
-        """Set the receiver of reports from below, and in a durable run the journal player."""
+        """Set the function that reports go to, and in a durable run the journal player."""
         self._tell, self._player = tell, player
         if player is not None:
             self.office.parent.path = player.path
@@ -184,7 +184,9 @@ class Children:
     # --- calls --------------------------------------------------------------------------------------------
 
     def asks(self, name: str) -> Decided:
-        """Return a body for calls of the tool `name`: the conversation decides, based on facts about the child."""
+        """Return the function that executes calls of the tool `name`: it sends facts about the child to the
+        conversation, which decides the result.
+        """
         return partial(self._ask, name)
 
     async def _ask(self, name: str, me: Actor, key: int, arguments: Arguments) -> Json:
@@ -300,7 +302,10 @@ class Children:
             return await self._context.run_agent(actor, call)
         with actor.time_limit(child.clock):
             return await self._context.run_agent(actor, call)
-        raise TimedOut(f"Agent '{child.spawned.agent}' did not end within its {child.spawned.timeout or 0:g} s")
+        raise TimedOut(
+            f"Agent '{child.spawned.agent}' was stopped: it did not finish within its timeout of "
+            f"{child.spawned.timeout or 0:g} s"
+        )
 
     # --- events from below ---------------------------------------------------------------------------------
 
@@ -336,7 +341,7 @@ class Children:
             child.there.set()
         error = end.error
         if child.behind and error is not None and not isinstance(error, _ENDS_ANYHOW):
-            player.refuse(CannotGoOn(f"its child agent '{child.spawned.id}' can't go on: {describe(error)}"))
+            player.refuse(CannotGoOn(f"the child agent '{child.spawned.id}' can't be resumed: {describe(error)}"))
 
     def _over(self, record: ChildRecord, failures: list[CallboardError] | None = None) -> None:
         del self._running[record.id]
@@ -349,7 +354,8 @@ class Children:
         self._tell(ChildEnded(record=record, failures=told, at=now(self._me), token=token(self._me)))
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """Note a child's question. The agent's own questions pass, and questions that only a person may answer.
+        """Record a child's question, which the agent answers. Its own questions pass to the next policy, and so do
+        questions that only a person may answer.
 
         Those are permissions, questions for `people`, and secrets, which no model should receive. A noted question
         always has an end: without its own `timeout` it expires after the agent's. Otherwise a question would stay open
@@ -429,7 +435,7 @@ async def shorten_report(me: Actor, parent: Agent, context: RunContext, agent: s
         raise
     except CallboardError as error:
         kept = shortened(output, max(parent.summarization_threshold, LEAST_KEPT))
-        return f"{kept}\n\n[This is no summary: making one failed ({shortened(str(error), 300)})]"
+        return f"{kept}\n\n[The report was cut, not summarised: the summary failed ({shortened(str(error), 300)})]"
 
 
 def is_long(text: str, threshold: int) -> bool:

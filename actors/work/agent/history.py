@@ -143,8 +143,8 @@ class History:
 
 
 def invalid(text: str, misfit: UnfitValue) -> ResultInvalid:
-    """Return the error of a run whose answer does not fit the type of its result."""
-    return ResultInvalid(f"the answer does not fit the type of the run's result: {misfit}\nThe answer was:\n{text}")
+    """Return the error of a run whose answer does not match the type of its result."""
+    return ResultInvalid(f"the answer does not match the type of the run's result: {misfit}\nThe answer was:\n{text}")
 
 
 def _never() -> bool:
@@ -198,19 +198,21 @@ def is_summary(turn: Turn) -> bool:
 
 
 class SumUp(msgspec.Struct, frozen=True):
-    """Replace the first `cut` turns by a summary."""
+    """Compaction step: replace the first `cut` turns by a summary."""
 
     cut: int
 
 
 class CutResults(msgspec.Struct, frozen=True):
-    """Cut the results at these indexes to their beginning and end."""
+    """Compaction step: cut the tool results at these indexes to their beginning and end."""
 
     places: tuple[int, ...]
 
 
 class DoesNotFit(msgspec.Struct, frozen=True):
-    """The request exceeds the window. It has this many tokens, `fixed` of them outside of the conversation."""
+    """Compaction step that reports a failure: the request exceeds the model's window. It has this many tokens, `fixed`
+    of them outside of the conversation.
+    """
 
     tokens: int
     fixed: int
@@ -250,7 +252,7 @@ class Compaction:
         self._refused = 0  # Estimated tokens of turns for which a summary failed, doubled.
 
     def count(self, usage: TokenUsage, messages: Sequence[Turn]) -> None:
-        """Learn the provider's token count after the model's reply, which ends `messages`."""
+        """Correct the estimates by the provider's token count for `messages`, which end with the model's reply."""
         sent = self._estimated + estimate(messages[self._at : -1])
         replied = estimate(messages[-1:])
         if usage.input_tokens:
@@ -377,10 +379,11 @@ def too_large(agent: str, model: str, window: int, found: DoesNotFit) -> WindowR
     """Return the error for a conversation that does not fit."""
     talk = found.tokens - found.fixed
     return WindowReached(
-        f"the conversation of '{agent}' does not fit the window of {model or 'its model'}: about {found.tokens} tokens "
-        f"of at most {window} (system prompt and tools {found.fixed}, messages {talk}), with its older turns summed up "
-        "and results of tools cut as far as that helps. Use a model with a larger window, say less at once, or offer "
-        "fewer tools; if the model takes more than that, say so in its `max_input_tokens` in config.yaml"
+        f"the conversation of '{agent}' does not fit into the context window of {model or 'its model'}: "
+        f"about {found.tokens} tokens, and at most {window} fit (system prompt and tools {found.fixed}, "
+        f"messages {talk}). Older turns are already summarised and results of tools already cut as far as "
+        "possible. Use a model with a larger window, send less at once, or offer fewer tools; if the model "
+        "has a larger window, set its `max_input_tokens` in config.yaml"
     )
 
 

@@ -65,7 +65,7 @@ class AgentTask(msgspec.Struct, kw_only=True):
     held: bool = False
 
     def as_json(self) -> dict[str, Json]:
-        """Return the task for the model."""
+        """Return the task as the JSON object that the model reads."""
         shown: dict[str, Json] = {"id": self.id, "subject": self.subject, "status": self.status}
         if self.description:
             shown["description"] = self.description
@@ -106,7 +106,7 @@ class TaskQueue:
         if agent and not prompt:
             raise ToolFailed("'prompt' is required when 'agent' is set")
         if len(self._tasks) >= MOST:
-            raise ToolFailed(f"the queue has {MOST} tasks, as many as it may")
+            raise ToolFailed(f"the queue already has {MOST} tasks, which is the limit")
         task = AgentTask(
             id=f"task_{len(self._tasks) + 1}",
             subject=subject,
@@ -121,8 +121,8 @@ class TaskQueue:
             # Dispatched now, it would start before one of its intended dependencies.
             task.held = True
             warnings.append(
-                f"'{task.agent}' is not started by itself for {task.id}, since not all that it was to wait for is "
-                f"known; start it with agent__spawn and task_id '{task.id}'"
+                f"'{task.agent}' will not be started automatically for {task.id}, because `blocked_by` names "
+                f"unknown tasks; start it with agent__spawn and task_id '{task.id}'"
             )
         return task, warnings
 
@@ -134,7 +134,7 @@ class TaskQueue:
         ids = list({id_of(id): None for id in blocked_by})
         warnings = []
         if len(ids) > MOST:
-            warnings.append(f"'blocked_by' names {len(ids)} tasks; a queue has {MOST} at most, the others are left out")
+            warnings.append(f"'blocked_by' names {len(ids)} tasks; a queue has {MOST} at most, so the rest are ignored")
         for id in ids[:MOST]:
             if id == task.id:
                 warnings.append("A task cannot depend on itself")
@@ -158,7 +158,7 @@ class TaskQueue:
         if task.status in ("completed", "failed"):
             return []
         before = {other.id for other in self._tasks.values() if other.reason is not None}
-        task.status, task.reason = "failed", reason or "it was marked as failed"
+        task.status, task.reason = "failed", reason or "the task was marked as failed"
         self._refresh_waiting()
         return [
             other
@@ -202,14 +202,14 @@ class TaskQueue:
                 return "blocked", f"{id} failed: {other.reason}"
             if other.status == "blocked" and other.reason is not None:
                 # The reason passes on through each level, so its length is bounded.
-                return "blocked", f"{id} can't go on ({shortened(other.reason, 500)})"
+                return "blocked", f"{id} can't be completed ({shortened(other.reason, 500)})"
             if other.status != "completed":
                 waiting = "blocked"
         return waiting, None
 
 
 def id_of(value: Json) -> str:
-    """Return the id for `task_1`, `1`, `#1`, 1 or 1.0, which is a whole number in JSON."""
+    """Return a task's id in the form `task_1`, given `task_1`, `1`, `#1`, 1 or 1.0 (a whole number in JSON)."""
     word = str(value).strip().lstrip("#")
     digits = word.removesuffix(".0")
     # Models write ids in all these forms. The length is limited, because `int` of a million digits takes seconds.
@@ -230,7 +230,7 @@ _KINDS = {"choice": "ask", "confirm": "confirm", "text": "input", "checkbox": "c
 
 
 class Escalations:
-    """Questions below one agent.
+    """Questions of an agent's children, and of agents below those, which the agent may answer.
 
     Attributes:
         pending: the open ones, oldest first, by the id that the model uses.
@@ -258,7 +258,7 @@ class Escalations:
         return any(id not in self._told for id in self.pending)
 
     def report(self) -> dict[str, Json]:
-        """Return all open questions, for a result of this round."""
+        """Return all open questions, as part of a tool result of this round of calls."""
         self._in_round.update(self.pending)
         shown = [_question_as_json(noted) for noted in self.pending.values()]
         return {"pending_escalations": shown, "instruction": INSTRUCTION}
@@ -296,7 +296,7 @@ class Escalations:
             return None
         if not self._gone[id]:
             return _closed(id)
-        return {"status": "ok", "message": f"'{self._gone[id]}' has your answer and goes on"}
+        return {"status": "ok", "message": f"'{self._gone[id]}' has your answer and continues"}
 
 
 def _question_as_json(noted: EscalationNoted) -> dict[str, Json]:
@@ -315,7 +315,7 @@ def _question_as_json(noted: EscalationNoted) -> dict[str, Json]:
 
 
 def _closed(id: str) -> dict[str, Json]:
-    return refused(f"Escalation '{id}' is not open any more: it was answered, withdrawn, or timed out")
+    return refused(f"Escalation '{id}' is no longer open: it was answered, withdrawn, or timed out")
 
 
 def _checked(question: Question, reply: Json) -> str | list[str]:

@@ -159,14 +159,14 @@ def post(me: Actor | None, seat: TeamPosition, below: PostOffice | None, to: str
         return _not_sent(f"Agent '{shortened(to, 100)}' not found. {_reachable(seat, below)}")
     # An ended child remains known, so that its sender gets a precise error.
     if address is None:
-        return _not_sent(f"Agent '{to}' has ended and reads no more letters")
+        return _not_sent(f"Agent '{to}' has ended and reads no more messages")
     if address.elsewhere:
         return _not_sent(f"Agent '{to}' runs on another worker of the cluster, which team messages do not reach")
     # The address decides the sender's name: a child knows this agent as its parent, others by its id.
     own_child = to != PARENT and below is not None and to in below.children
     letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
     if not address.send(letter):
-        full = f"The inbox of '{to}' is full ({address.unread} unread letters); the message was not delivered"
+        full = f"The inbox of '{to}' is full ({address.unread} unread messages); the message was not delivered"
         return _not_sent(full)
     return Posted(address.path, letter)
 
@@ -218,4 +218,4 @@ def _reachable(seat: TeamPosition, below: PostOffice | None) -> str:
     there = list(below.ids) if below is not None else []
     if seat.office is not None:
         there += [PARENT, *(id for id in seat.office.ids if id != seat.id)]
-    return f"You can reach: {', '.join(there[:50])}" if there else "There is no agent that you could reach"
+    return f"You can reach: {', '.join(there[:50])}" if there else "There is no agent that you can send messages to"

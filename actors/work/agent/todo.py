@@ -37,7 +37,7 @@ class TodoList:
         self.become(kept or Todos())
 
     def become(self, kept: Todos) -> None:
-        """Replace the goal and the items."""
+        """Replace the goal and the items, for example by those stored in a session."""
         self.goal: str = kept.goal
         # Copies, because items are mutable and a session holds its own list.
         self.items: list[Todo] = [msgspec.structs.replace(item) for item in kept.items]
@@ -50,7 +50,7 @@ class TodoList:
 
     @property
     def incomplete(self) -> list[Todo]:
-        """The open items."""
+        """Items that are not marked as done."""
         return [item for item in self.items if not item.done]
 
     def begin(self, goal: str) -> None:
@@ -106,7 +106,7 @@ class TodoList:
         if not desc:
             return {"error": "task description is required"}
         if len(self.items) >= MOST:
-            return {"error": f"the list has {MOST} items, as many as it may; finish or clear them first"}
+            return {"error": f"the list already has {MOST} items, which is the limit; finish or clear them first"}
         return {"status": "ok", "id": self.add(desc).id}
 
     def _marked(self, id: int | None) -> Json:

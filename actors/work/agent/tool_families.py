@@ -47,17 +47,17 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 def text(description: str) -> Schema:
-    """Return the schema of a text."""
+    """Return the JSON Schema of a text parameter."""
     return {"type": "string", "description": description}
 
 
 def number(description: str) -> Schema:
-    """Return the schema of a whole number, which may be written in quotes."""
+    """Return the JSON Schema of a whole number parameter; models may write the number in quotes."""
     return {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": description}
 
 
 def texts(description: str) -> Schema:
-    """Return the schema of a list of texts, which may be sent as its JSON text."""
+    """Return the JSON Schema of a list of texts; models may send the list as its JSON text."""
     return {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}], "description": description}
 
 
@@ -112,7 +112,7 @@ async def _decided(name: str, me: Actor, key: int, arguments: Arguments) -> Json
 
 
 async def _needs_a_conversation(_: Actor, __: Arguments) -> Json:
-    raise ToolFailed("only an agent's conversation can execute this tool")
+    raise ToolFailed("this tool can only be called in an agent's conversation")
 
 
 def read_texts(value: Json, name: str) -> list[str]:
@@ -125,9 +125,9 @@ def read_texts(value: Json, name: str) -> list[str]:
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            raise ToolFailed(f"'{name}' is no list: it begins like one, but is not JSON ({error})") from None
+            raise ToolFailed(f"'{name}' is not a list: it begins with [, but is not valid JSON ({error})") from None
     if not isinstance(value, list) or not all(isinstance(item, str | int | float) for item in value):
-        raise ToolFailed(f'\'{name}\' has to be a list of texts, such as ["one", "two"]')
+        raise ToolFailed(f'\'{name}\' must be a list of texts, such as ["one", "two"]')
     return [str(item) for item in value]
 
 
@@ -158,7 +158,7 @@ node's `tools`, mention it. Offering each tool twice would cost tokens in every 
 
 
 def renamed(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Return the tools that have another name, by that name. Permission rules accept both names."""
+    """Return the tools that are also offered under another name, by that name. Permission rules accept both names."""
     there = {tool.name: tool for tool in tools}
     return {
         other: msgspec.structs.replace(there[own], spec=msgspec.structs.replace(there[own].spec, name=other), alias=own)
@@ -219,7 +219,7 @@ def unanswered(why: str) -> dict[str, Json]:
 def _options(arguments: Arguments) -> tuple[str, ...]:
     options = tuple(dict.fromkeys(read_texts(arguments["options"], "options")))
     if not options:
-        raise ToolFailed("'options' is empty: name what may be chosen, or use user__input")
+        raise ToolFailed("'options' is empty: list the options, or use user__input")
     return options
 
 
@@ -242,12 +242,12 @@ source of what you take from it."""
 
 
 def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
-    """Return the tool for these knowledge bases."""
+    """Return the tool `knowledge__search` for these knowledge bases."""
 
     async def search(me: Actor, arguments: Arguments) -> Json:
         query = arguments["query"].strip()
         if not query:
-            raise ToolFailed("`query` is empty; say in a few words what is to be found")
+            raise ToolFailed("`query` is empty; describe in a few words what to find")
         top_k = whole_number(arguments.get("top_k"))
         top_k = None if top_k is None else max(1, min(top_k, MOST_HITS))
         source = str(arguments.get("source") or "").strip()
@@ -274,7 +274,7 @@ def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
 
 
 def explained(recipes: Sequence[Recipe]) -> str:
-    """Return the section of the system prompt about the tool."""
+    """Return the section of the system prompt that explains the tool `knowledge__search`."""
     names = list(dict.fromkeys(document for recipe in recipes for document in recipe.documents))
     return SEARCH_INSTRUCTIONS.format(documents=", ".join(names[:10]) + (", ..." if len(names) > 10 else ""))
 

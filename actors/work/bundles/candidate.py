@@ -136,7 +136,7 @@ async def read_candidate(
             source, tree.below(path.strip("/")), commit, choose, scratch / "shown", own_tools(base, environ)
         )
     if strict and not offer.items:
-        raise InvalidFile("\n  ".join(["nothing of it can be used:", *offer.left_out[:20]]))
+        raise InvalidFile("\n  ".join(["nothing in the bundle can be installed:", *offer.left_out[:20]]))
     return offer
 
 
@@ -147,7 +147,9 @@ def _scratch() -> Iterator[Path]:
             yield directory
     except OSError as error:
         where = os.environ.get("TMPDIR") or "the directory for temporary files"
-        raise NotKept(f"{where} can't be written to: {error.strerror or error}; TMPDIR names another one") from error
+        raise NotKept(
+            f"{where} can't be written to: {error.strerror or error}; set TMPDIR to another directory"
+        ) from error
 
 
 async def _read(
@@ -182,16 +184,16 @@ async def _servers(tree: SourceTree, layout: SourceLayout) -> dict[str, Any]:
         return {}
     file = layout.mcp
     if file.kind != "file" or file.size > LARGEST_FILE:
-        raise InvalidFile(f"{file.path} is no plain file of at most {LARGEST_FILE // KIB} KiB")
+        raise InvalidFile(f"{file.path} is not a regular file of at most {LARGEST_FILE // KIB} KiB")
     data = (await tree.read([file]))[file.path]
     try:
         servers = entries_of(data.decode(), file.path)
     except UnicodeDecodeError as error:
-        raise InvalidFile(f"{file.path} is no UTF-8 text (byte {error.start})") from error
+        raise InvalidFile(f"{file.path} is not UTF-8 text (byte {error.start})") from error
     odd = [name for name in servers if not is_name(name)]
     if odd:
         raise InvalidFile(
-            f"{file.path} has a server of the name {odd[0][:100]!r}; names have letters, digits and . _ -"
+            f"{file.path} has an MCP server with the name {odd[0][:100]!r}; a name may have letters, digits and . _ -"
         )
     return servers
 
@@ -259,7 +261,7 @@ def capabilities_of(item: Item, home: Path, files: Container[str] = ()) -> Capab
     try:
         found = _of(item, home, files)
     except (OSError, UnicodeDecodeError) as error:
-        return Capabilities(wrong=f"it can't be read: {error}")
+        return Capabilities(wrong=f"the item can't be read: {error}")
     except CallboardError as error:
         return Capabilities(wrong=line(str(error)))
     return _printable(found)
@@ -270,13 +272,15 @@ def _printable(found: Capabilities) -> Capabilities:
     can = tuple(map(one_line, found.can))
     # A truncated command line could hide its dangerous end, so the item is refused instead.
     if any(len(text) > _WHOLE for text in can):
-        return Capabilities(wrong=f"what it runs is too long to be read: more than {_WHOLE} characters")
+        return Capabilities(
+            wrong=f"the command that the item runs has more than {_WHOLE} characters, too many to review"
+        )
     return msgspec.structs.replace(found, about=line(found.about), can=can)
 
 
 def _of(item: Item, home: Path, files: Container[str]) -> Capabilities:
     if item.name in (".shared", "utils") and item.kind in ("agents", "tools"):
-        return Capabilities(about=f"files that its {item.kind} share: {_listed(sorted(item.files))}")
+        return Capabilities(about=f"files shared by its {item.kind}: {_listed(sorted(item.files))}")
     if item.kind == "agents":
         return _of_agent(item, home / "agents" / item.name, files)
     file = home / next(iter(item.files))
@@ -322,9 +326,9 @@ def _own_tools(directory: Path, agent: Agent | None = None) -> Iterator[str]:
         file = read_tool_file(path, agent=True, wordless=True)
         names = [declaration.name for declaration in file.declarations]
         if names:
-            yield f"runs programs of its own without asking: {path.name} ({_listed(names)})"
+            yield f"runs its own programs without asking: {path.name} ({_listed(names)})"
         if file.instructions is not None and agent is not None and agent.dynamic_instructions:
-            yield f"runs _instructions of {path.name} whenever it starts, without asking"
+            yield f"runs _instructions of {path.name} without asking, each time the agent starts"
         yield from _wants(file, path)
 
 
@@ -345,7 +349,7 @@ def _graph_can(graph: Graph, files: Container[str]) -> Iterator[str]:
     nodes = graph.nodes.values()
     scripts = sorted({node.script for node in nodes if isinstance(node, ScriptNode)})
     if scripts:
-        yield f"runs scripts of its own without asking: {_listed(scripts)}"
+        yield f"runs its own scripts without asking: {_listed(scripts)}"
     listed = [tool for node in nodes if isinstance(node, LlmNode) for tool in node.tools]
     yield from _tools_line([*graph.global_tools, *(tool for tool in listed if not tool.startswith("mcp:"))], files)
     servers = [*graph.mcp_servers, *(tool[4:] for tool in listed if tool.startswith("mcp:"))]
@@ -362,28 +366,28 @@ def _graph_can(graph: Graph, files: Container[str]) -> Iterator[str]:
 def _secrets(variables: Iterable[Variable]) -> Iterator[str]:
     names = [name for each in variables for name in SECRET.findall(each.default or "")]
     if names:
-        yield f"its tools get from the vault or the environment: {_listed(sorted(names))}"
+        yield f"passes secrets from the vault or the environment to its tools: {_listed(sorted(names))}"
 
 
 def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
     """Yield the effects of tools by name. Effects of tool files, the user's or the bundle's, are unknown."""
     named = list(dict.fromkeys(bare_name(name) for name in names))
     if "all" in named:
-        yield "uses every global tool; those that are files run without asking"
+        yield "uses every global tool; tools from tool files run without asking"
     unasked = [name for name in named if name in files and name not in SENDING]
     if unasked:
-        yield f"runs tool files without asking: {_listed(unasked)}"
+        yield f"runs tools from tool files without asking: {_listed(unasked)}"
     bare = [name for name in named if name != "all" and name not in unasked]
     running = [name for name in bare if name in SPECS and SPECS[name].effect == "execute"]
     writing = [name for name in bare if (name in SPECS and SPECS[name].effect == "write") or name == "fs"]
     sending = [name for name in bare if name in SENDING]
     others = [name for name in bare if name not in (*running, *writing, *sending)]
     if running:
-        yield f"may run anything by {_listed(running)}, which asks first"
+        yield f"may run any command with {_listed(running)}, after asking"
     if writing:
-        yield f"may change files by {_listed(writing)}, which asks first"
+        yield f"may change files with {_listed(writing)}, after asking"
     if sending:
-        yield f"may send to others by {_listed(sending)}, which asks first"
+        yield f"may send data to others with {_listed(sending)}, after asking"
     if others:
         yield f"uses tools: {_listed(others)}"
 
@@ -394,7 +398,10 @@ def _tools_line(names: Iterable[str], files: Container[str]) -> Iterator[str]:
 def _of_tool(item: Item, file: Path) -> Capabilities:
     if len(item.files) > 1:  # tools are found by name: another file than the described one could run
         return Capabilities(
-            wrong=f"there are several files of this name ({_listed(sorted(item.files))}); one would run"
+            wrong=(
+                f"the bundle has several files with this tool's name ({_listed(sorted(item.files))}), and only "
+                "one of them would run"
+            )
         )
     read = read_tool_file(file, agent=False)
     if errors_in(read.problems) or not read.declarations:
@@ -438,11 +445,11 @@ def _of_workflow(text: str, file: Path) -> Capabilities:
     if isinstance(nodes, dict):
         nodes = list(nodes.values())
     if not isinstance(nodes, list):
-        return Capabilities(wrong=f"{file.name} holds no nodes")
+        return Capabilities(wrong=f"{file.name} has no nodes")
     kinds = _kinds_of_nodes(whole)
     can = [f"has nodes: {_listed(sorted(kinds))}"]
     if {"python", "script"} & kinds or "tooling" in text:
-        can.append("runs programs of its own, or tools, without asking")
+        can.append("runs its own programs, or tools, without asking")
     about = graph.get("description", "") if isinstance(graph, dict) else whole.get("description", "")
     return Capabilities(about=str(about or ""), can=tuple(can))
 
@@ -471,25 +478,29 @@ def capabilities_of_server(name: str, entry: Any) -> Capabilities:
     config = read_mcp(text, "mcp.json")
     if name not in config.servers:
         why = config.broken.get(name)
-        return Capabilities(wrong=line(why.message if why else "its entry can't be used"))
+        return Capabilities(wrong=line(why.message if why else "the entry of this MCP server is not valid"))
     server = config.servers[name]
     if server.type == "stdio":
         can = [f"starts: {' '.join([server.command, *server.args])}"]
-        when = " with every program of Callboard that has servers, whether it is used or not" if server.warm else ""
+        when = (
+            " together with every Callboard program that uses MCP servers, whether this one is used or not"
+            if server.warm
+            else ""
+        )
         can += [f"is started{when}"] if when else []
     else:
-        can = [f"is sent what agents ask of it: {server.url}"]
+        can = [f"receives the calls of agents at {server.url}"]
     if server.trust == "full":
-        can.append("its tools go ahead without asking, also destructive ones (trust: full)")
+        can.append("runs its tools without asking, including destructive ones (trust: full)")
     if server.sampling == "on":
-        can.append("uses your model without asking (sampling: on)")
+        can.append("may use your model without asking (sampling: on)")
     names = sorted({found["name"] or found["secret"] for found in REFERENCE.finditer(text)})
     if names:
-        can.append(f"gets from the environment or the vault: {_listed(names)}")
+        can.append(f"receives from the environment or the vault: {_listed(names)}")
     # Completely, like the command: GIT_SSH_COMMAND, NODE_OPTIONS and similar variables name programs.
     given = [f"{variable}={value}" for variable, value in server.env.items()]
     if given:
-        can.append(f"has set in its environment: {' '.join(given)}")
+        can.append(f"sets in its environment: {' '.join(given)}")
     return _printable(Capabilities(about=server.description, can=tuple(can)))
 
 
@@ -505,7 +516,7 @@ def _hides(kind: Kind, name: str) -> Iterator[str]:
         "tools": name in SPECS or name in WITH_ACCOUNTS,
     }
     if ours.get(kind):
-        yield f"takes the place of the built-in {kind[:-1]} {name}, for everything that names it"
+        yield f"replaces the built-in {kind[:-1]} {name} wherever it is used"
 
 
 def _wants(file: ToolFile, path: Path) -> Iterator[str]:
@@ -513,13 +524,13 @@ def _wants(file: ToolFile, path: Path) -> Iterator[str]:
     found = {one or other for one, other in _ENVIRONMENT.findall(path.read_text("utf-8", errors="replace"))}
     names = sorted(name for name in declared | found if not name.startswith(_OWN))
     if names:
-        yield f"reads of the environment: {_listed(names)}"
+        yield f"reads from the environment: {_listed(names)}"
 
 
 def _broken(problems: Iterable[Problem]) -> Capabilities:
     errors = errors_in(problems)
     more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
-    return Capabilities(wrong=line(f"{errors[0].message}{more}" if errors else "it can't be read"))
+    return Capabilities(wrong=line(f"{errors[0].message}{more}" if errors else "the file can't be read"))
 
 
 def _names(given: Any) -> list[str]:
@@ -534,6 +545,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def line(text: str) -> str:
-    """Return an untrusted text as one line of limited length."""
+    """Return an untrusted text as one line of limited length, without control characters."""
     text = one_line(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

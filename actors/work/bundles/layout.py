@@ -116,12 +116,12 @@ def lay_out(tree: SourceTree) -> SourceLayout:
         tops = [""]  # a collection of tools alone
     if not tops:
         raise InvalidFile(
-            "there is nothing to install: no agents/NAME/, roles/NAME.md, macros/NAME.yaml, functions/tools/NAME.sh,"
-            " workflows/NAME.yaml or mcp.json, at the top or in one directory below it"
+            "the bundle has nothing to install: no agents/NAME/, roles/NAME.md, macros/NAME.yaml, "
+            "functions/tools/NAME.sh, workflows/NAME.yaml or mcp.json, at its top or in one directory below"
         )
     if len(tops) > 1:
         raise InvalidFile(
-            f"there are several bundles in it ({', '.join(map(one_line, tops[:9]))}); name one with --path DIR"
+            f"the source contains several bundles ({', '.join(map(one_line, tops[:9]))}); select one with --path DIR"
         )
     return _of(tree.below(tops[0]), tops[0])
 
@@ -133,13 +133,13 @@ def _of(tree: SourceTree, top: str) -> SourceLayout:
     loose = any(entry.path.startswith("tools/") and _TOOL.fullmatch(entry.path) for entry in tree.entries)
     for entry in sorted(tree.entries, key=lambda entry: entry.path):
         if entry.path.startswith("functions/bin/"):
-            left.append(f"{one_line(entry.path)}: would come first on the PATH of every tool")
+            left.append(f"{one_line(entry.path)}: would be first on the PATH of every tool")
         place = _place(entry.path)
         if place is None or (entry.path.startswith(_LOOSE) and not loose):
             continue
         kind, name, target = place
         if any(part in _LEFT or part.endswith((".pyc", ".part")) for part in entry.path.split("/")):
-            left.append(f"{one_line(entry.path)}: belongs to its author's machine")
+            left.append(f"{one_line(entry.path)}: is specific to its author's machine")
         else:
             # `agents/X` and `functions/agents/X` have the same target: the first in sort order is used.
             found[kind, name].setdefault(target, entry)
@@ -215,7 +215,7 @@ def chosen(items: Sequence[Item], filters: Sequence[str], *, strict: bool = True
             near = "" if is_kind(text) else did_you_mean(text, [*KINDS, *names])
             has = [kind for kind in KINDS if any(item.kind == kind for item in items)]
             hint = near or f"it has {', '.join(has)}: {', '.join(dict.fromkeys(names))}"
-            raise UsageError(f"'{text[:100]}' is no kind and no name of what is in this bundle; {hint}")
+            raise UsageError(f"'{text[:100]}' is neither a kind nor the name of an item in this bundle; {hint}")
         taken |= matched
     kinds = {kind for kind, _ in taken}
     return [item for item in items if (item.kind, item.name) in taken or (item.name in _SHARED and item.kind in kinds)]
@@ -237,7 +237,7 @@ def _matches(text: str, item: Item) -> bool:
 
 
 def refuse(items: Iterable[Item]) -> None:
-    """Check that all files of these items can be installed safely.
+    """Raise an error unless all files of these items can be installed safely.
 
     Raises:
         InvalidFile: some can't; one line for each.
@@ -246,27 +246,27 @@ def refuse(items: Iterable[Item]) -> None:
     lines = [line for target, entry in files for line in _refusals(target, entry)]
     lines += dict.fromkeys(_collisions([target for target, _ in files]))
     if len(files) > MOST_FILES:
-        lines.append(f"{len(files)} files are too many (at most {MOST_FILES})")
+        lines.append(f"the bundle has {len(files)} files (at most {MOST_FILES} are allowed)")
     size = sum(entry.size for _, entry in files)
     if size > LARGEST:
-        lines.append(f"{size // MIB} MiB in all are too much (at most {LARGEST // MIB} MiB)")
+        lines.append(f"its files have {size // MIB} MiB in total (at most {LARGEST // MIB} MiB are allowed)")
     if lines:
         shown = [f"  {line}" for line in lines[:20]] + ([f"  and {len(lines) - 20} more"] if lines[20:] else [])
-        raise InvalidFile("\n".join(["this bundle is refused, and nothing was installed:", *shown]))
+        raise InvalidFile("\n".join(["the bundle was refused, and nothing was installed:", *shown]))
 
 
 def _refusals(target: str, entry: SourceFile) -> Iterator[str]:
     shown = one_line(entry.path)
     if entry.kind == "link":
-        yield f"{shown} is a symbolic link, which might lead out of the bundle"
+        yield f"{shown} is a symbolic link, which could point outside of the bundle"
     elif entry.kind == "submodule":
-        yield f"{shown} is a submodule, which is not fetched"
+        yield f"{shown} is a git submodule, and submodules are not fetched"
     elif entry.kind == "special":
-        yield f"{shown} is no plain file"
+        yield f"{shown} is not a regular file"
     if entry.size > LARGEST_FILE:
-        yield f"{shown} has {entry.size // KIB} KiB (at most {LARGEST_FILE // KIB})"
+        yield f"{shown} has {entry.size // KIB} KiB (at most {LARGEST_FILE // KIB} KiB are allowed)"
     if not is_safe(target):
-        yield f"'{shown}' has a name that is too long, or may mean another place on some system"
+        yield f"'{shown}' is too long for a path, or is not a portable path"
 
 
 def is_safe(path: str) -> bool:
@@ -289,14 +289,14 @@ def _collisions(targets: Sequence[str]) -> Iterator[str]:
     """
     files, seen = frozenset(targets), dict[str, str]()
     for target in targets:
-        yield from (f"{path!r} is a file and a directory" for path in _above(target) if path in files)
+        yield from (f"{path!r} is both a file and a directory" for path in _above(target) if path in files)
         # Every prefix, since directories collide as well.
         parts = target.split("/")
         for depth in range(1, len(parts) + 1):
             path = "/".join(parts[:depth])
             other = seen.setdefault(unicodedata.normalize("NFC", path).casefold(), path)
             if other != path:
-                yield f"{path!r} and {other!r} are the same name on some systems"
+                yield f"{path!r} and {other!r} are the same name on some file systems"
 
 
 def _above(path: str) -> Iterator[str]:

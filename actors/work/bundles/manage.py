@@ -137,7 +137,7 @@ async def remove(base: Path, name: str, wishes: Wishes, person: InstallPrompts) 
         kept = [path for path, fate in plan.files.items() if fate == "left"]
         kept += [f"MCP server {server}" for server, fate in plan.servers.items() if fate == "left"]
         lines = [f"removes {path}" for path in files] + [f"removes MCP server {server}" for server in servers]
-        lines += [f"keeps {path}, which you have changed" for path in kept]
+        lines += [f"keeps {path}, which you have edited" for path in kept]
         person.tell("\n".join([f"Bundle {bundle_line(name, bundle)}", *(f"  {line}" for line in lines)]))
         if not wishes.yes and not await person.ask(f"Remove {name}?"):
             return InstallResult(name=name, refused=True, lines=("nothing was removed",))
@@ -186,7 +186,7 @@ def _report_other_directories(
 
 def _begin(base: Path, person: InstallPrompts) -> InstallManifest:
     if finish(base):
-        person.tell("an install that was interrupted has been finished")
+        person.tell("an earlier install that had been interrupted was completed first")
     return read_manifest(base)
 
 
@@ -194,7 +194,7 @@ def _known(record: InstallManifest, name: str) -> Bundle:
     bundle = record.bundles.get(name)
     if bundle is None:
         names = ", ".join(record.bundles)
-        hint = did_you_mean(name, record.bundles) or (f"there are: {names}" if names else "none is installed")
+        hint = did_you_mean(name, record.bundles) or (f"there are: {names}" if names else "no bundle is installed")
         raise NotFound(f"no bundle '{name[:100]}' is installed; {hint}")
     return bundle
 
@@ -219,7 +219,7 @@ def _source_of(bundle: Bundle) -> BundleSource:
     if bundle.url.startswith("/"):
         folder = Path(bundle.url)
         if not folder.is_dir():
-            raise UsageError(f"{folder}, from which it was installed, is no directory any more")
+            raise UsageError(f"{folder}, from which the bundle was installed, is no longer a directory")
         return BundleSource(url=bundle.url, folder=folder)
     return BundleSource(url=bundle.url, ref=bundle.ref)
 
@@ -296,18 +296,18 @@ async def apply_bundle(
         # `--yes` answers questions about the install, but must not overwrite unrelated files unasked.
         if wishes.yes:
             raise Conflict(
-                f"nothing was installed, because there is another {', another '.join(taken)} already; "
-                "--force replaces it, --filter selects other items, and without --yes Callboard asks"
+                f"nothing was installed, because you already have another {', another '.join(taken)}; "
+                "replace it with --force, select other items with --filter, or leave out --yes to be asked"
             )
-        if await person.ask(f"Replace what is there by {', '.join(taken)}?"):
+        if await person.ask(f"Replace the {', '.join(taken)} that you have?"):
             wished = _forced_only(plan)
         else:
-            offer = offer.without(dict.fromkeys(taken, "another one is there, and stays"))
+            offer = offer.without(dict.fromkeys(taken, "not installed: you have another one, which is kept"))
             wished = _planned(state, old, offer, others=not partly)
         plan = wished
     plan = plan.forced() if wishes.force else plan
     if not offer.items and not plan.files and not plan.servers:
-        return InstallResult(name=name, lines=("there is nothing left to install",))
+        return InstallResult(name=name, lines=("no item is left to install",))
     if not wishes.yes and not await person.ask(f"Install {name}?" if old is None else f"Change {name} so?"):
         return InstallResult(name=name, refused=True, lines=("nothing was changed",))
     return await _apply(base, name, record, new, offer, plan, state)
@@ -365,7 +365,10 @@ def apply_changes(base: Path, state: ConfigState, puts: Mapping[str, NewFile], r
     """Apply the changes, unless the directory has changed since the plan: the user may have taken an hour to answer."""
     # mcp.json is part of the state as a text; the record is covered by the lock.
     if ConfigState.of(base, {**dict.fromkeys(state.files), **dict.fromkeys(puts.keys() - {NAME, *MCP_FILES})}) != state:
-        raise Conflict(f"files in {base} have changed meanwhile, and nothing was done; run the command again")
+        raise Conflict(
+            f"files in {base} were changed by another program in the meantime, and nothing was installed; run "
+            "the command again"
+        )
     apply_files(base, puts, removes)
 
 
@@ -410,7 +413,7 @@ def _two_of_a_kind(base: Path, offer: BundleCandidate, known: Mapping[str, str],
                 stays = (base / path).exists() and (path not in known or state.files.get(path) != known[path])
                 if brought and name not in brought and stays:
                     found[item.label] = (
-                        f"{path} is there, and it brings {brought[0]}; remove that {ONE[item.kind]} first"
+                        f"{path} exists, and the bundle brings {brought[0]}; remove that {ONE[item.kind]} first"
                     )
     return found
 

@@ -36,7 +36,8 @@ WRITTEN: tuple[Fate, ...] = ("new", "changed")
 def fates(
     there: Mapping[str, str], recorded: Mapping[str, str], wanted: Mapping[str, str], *, others: bool = True
 ) -> dict[str, Fate]:
-    """Return the fate of each name; all three arguments are hashes by name.
+    """Return the effect of an install on each file or MCP server, by the table of the module; all three arguments are
+    hashes by name.
 
     Args:
         others: also decide on names in the record that the bundle no longer has.
@@ -110,9 +111,9 @@ def preview_text(
     lines += [f"  removes {path}" for path in left]
     lines += [f"  removes MCP server {name}" for name, fate in plan.servers.items() if fate == "gone"]
     kept = [path for path, fate in plan.files.items() if fate in ("mine", "left")]
-    lines += [f"  keeps {path}, which you have changed" for path in kept]
+    lines += [f"  keeps {path}, which you have edited" for path in kept]
     names = [name for name, fate in plan.servers.items() if fate in ("mine", "left")]
-    lines += [f"  keeps MCP server {name}, which you have changed" for name in names]
+    lines += [f"  keeps MCP server {name}, which you have edited" for name in names]
     if offer.left_out:
         lines += ["Not taken:", *(f"  {text}" for text in offer.left_out[:40])]
         lines += [f"  and {len(offer.left_out) - 40} more"] if offer.left_out[40:] else []
@@ -128,7 +129,7 @@ def _item(
 ) -> Iterator[str]:
     fates = _fates_of_item(item, plan)
     if set(fates.values()) <= {"same"}:
-        yield f"  {item.label}: as it is"
+        yield f"  {item.label}: stays as it is"
         return
     found = offer.abilities[item.label]
     yield f"  {item.label} ({_in_word(fates)}){f': {found.about}' if found.about else ''}"
@@ -151,7 +152,7 @@ def _in_word(fates: Mapping[str, Fate]) -> str:
     if kinds <= {"new"}:
         return "new"
     if "taken" in kinds:
-        return "another one is there"
+        return "you have another one"
     return "changed" if kinds - {"same", "mine"} else "yours is kept"
 
 
@@ -175,8 +176,8 @@ def _changes(item: Item, offer: BundleCandidate, fates: Mapping[str, Fate], base
 
 
 def bundle_line(name: str, bundle: Bundle) -> str:
-    """Return a bundle as one line."""
+    """Return name and origin of a bundle in one line."""
     if bundle.url == BUILT_IN:
-        return f"{name}, which comes with Callboard {bundle.commit}"
+        return f"{name}, which is built into Callboard {bundle.commit}"
     commit = f", commit {bundle.commit[:12]}" if len(bundle.commit) >= 40 else ""
     return f"{name} from {bundle.origin}{commit}"

@@ -39,7 +39,8 @@ BUILT_IN = "builtin:"
 """Source of the items that come with Callboard."""
 
 FORMS = (
-    "https://…, ssh://…, git@host:path or file://…, and #REF behind it for a branch, a tag or a commit; or a directory"
+    "https://…, ssh://…, git@host:path or file://…, optionally followed by #REF (a branch, a tag or a "
+    "commit); or a directory"
 )
 
 _REMOTE = re.compile(r"(?:https|ssh)://(?P<user>[^/@\s-][^/@\s]*@)?[A-Za-z0-9\[][^\s/@]*/\S+", re.IGNORECASE)
@@ -84,7 +85,9 @@ def read_source(text: str, here: Path) -> BundleSource:
         return BundleSource(url=str(directory), folder=directory)
     url, _, ref = text.partition("#")
     if ref and (not _REF.fullmatch(ref) or ".." in ref):
-        raise UsageError(f"'{ref[:100]}' can't be a branch, a tag or a commit: it takes letters, digits and . _ / + -")
+        raise UsageError(
+            f"'{ref[:100]}' can't be a branch, a tag or a commit: only letters, digits and . _ / + - are allowed"
+        )
     directory = _directory(url, here)
     if directory is not None:
         return BundleSource(url=directory.as_uri(), ref=ref)
@@ -100,17 +103,21 @@ def _check(url: str) -> None:
     found = _REMOTE.fullmatch(url)
     if found is not None:
         if ":" in (found["user"] or ""):
-            raise UsageError("the URL contains a password, which would be stored; use git's credential helper instead")
+            raise UsageError(
+                "the URL contains a password, which would be stored in plain text; use git's credential helper instead"
+            )
         if Redactor().text(url) != url:
-            raise UsageError("the URL contains a token, which would be stored; use git's credential helper instead")
+            raise UsageError(
+                "the URL contains a token, which would be stored in plain text; use git's credential helper instead"
+            )
         return
     if scheme == "http":
-        raise UsageError(f"'{shown}' would be fetched without encryption; write https://")
+        raise UsageError(f"'{shown}' would be fetched without encryption; use https://")
     if not scheme and _SCP.fullmatch(url):
         return
     if scheme or "@" in url or url.startswith("-"):
         raise UsageError(f"'{shown}' can't be fetched; expected {FORMS}")
-    raise UsageError(f"there is no directory '{shown}', and it is no URL of a git repository; expected {FORMS}")
+    raise UsageError(f"'{shown}' is neither a directory nor the URL of a git repository; expected {FORMS}")
 
 
 def _directory(text: str, here: Path) -> Path | None:
@@ -174,7 +181,7 @@ class SourceTree(msgspec.Struct, frozen=True, kw_only=True):
     commit: str = ""
 
     def below(self, top: str) -> SourceTree:
-        """Return the tree of a subdirectory."""
+        """Return the part of the tree below a subdirectory."""
         if not top:
             return self
         start = f"{top}/"
@@ -244,13 +251,13 @@ def _contents(top: Path, entry: SourceFile) -> bytes:
         handle = os.open(top / entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise InvalidFile(f"{top / entry.path} is no file any more")
+                raise InvalidFile(f"{top / entry.path} is no longer a regular file")
             # One byte more than listed, to notice that the file has grown.
             data = file.read(entry.size + 1)
     except OSError as error:
         raise InvalidFile(f"{top / entry.path} can't be read: {error.strerror or error}") from error
     if len(data) > entry.size:
-        raise InvalidFile(f"{top / entry.path} has grown while it was read")
+        raise InvalidFile(f"{top / entry.path} grew while it was read; try again")
     return data
 
 
@@ -294,7 +301,9 @@ async def fetch(me: Actor, source: BundleSource, into: Path, environ: Mapping[st
         InvalidFile: the repository is too large.
     """
     if shutil.which("git", path=environ.get("PATH")) is None:
-        raise ConfigError("git is needed to fetch a bundle, and is not on the PATH; install it, or name a directory")
+        raise ConfigError(
+            "git is needed to fetch a bundle, and is not on the PATH; install git, or name a local directory"
+        )
     git = _Git(me, into, environ, source)
     await git.ask("init", "--bare", "--quiet", "--template=", str(into))
     await git.fetch()
@@ -352,7 +361,7 @@ class _Git:
         """Return the output of a command that should always succeed. Raises InvalidFile if it fails."""
         done = await self.run(*arguments, input=input, limit=limit, kill=True)
         if done.status != 0 or done.truncated:
-            why = "it printed too much" if done.truncated else _last_line(done.stderr_tail) or "it was ended"
+            why = "git printed too much output" if done.truncated else _last_line(done.stderr_tail) or "git was killed"
             raise InvalidFile(f"git {arguments[0]} of {self._source.url} failed: {why}")
         return done.stdout
 
@@ -391,14 +400,20 @@ class _Git:
         if "couldn't find remote ref" in said:
             return InvalidFile(f"{url} is an empty repository")
         if "No space left on device" in done.stderr_tail:
-            return NotKept(f"{url} can't be fetched: no space is left in {self._home}; TMPDIR names another directory")
+            return NotKept(
+                f"{url} can't be fetched: no space is left in {self._home}; free some, or set TMPDIR to another "
+                "directory"
+            )
         if "index-pack" in said or "out of memory" in said.lower() or done.signal is not None:
-            return InvalidFile(f"{url} is no bundle: its commit is larger than {LARGEST // MIB} MiB, or broken")
+            return InvalidFile(
+                f"{url} can't be used as a bundle: its commit is larger than {LARGEST // MIB} MiB, or broken"
+            )
         if "terminal prompts disabled" in done.stderr_tail:
             return UpstreamError(
-                f"{url} is not there, or private; for a private one give git a credential helper, or use its ssh:// URL"
+                f"{url} does not exist or is private; for a private repository configure git's credential "
+                "helper, or use its ssh:// URL"
             )
-        return UpstreamError(f"{url} can't be fetched: {said or f'git ended with status {done.status}'}")
+        return UpstreamError(f"{url} can't be fetched: {said or f'git exited with status {done.status}'}")
 
 
 def _listed(text: bytes) -> Iterator[SourceFile]:

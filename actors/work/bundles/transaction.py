@@ -87,7 +87,7 @@ def alone(base: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Conflict(f"another `callboard install` is under way in {base}; wait for its end") from None
+            raise Conflict(f"another `callboard install` is running in {base}; wait until it has finished") from None
         yield
     finally:
         os.close(handle)
@@ -137,9 +137,11 @@ def finish(base: Path) -> bool:
         # The journal is data in the user's directory: a damaged one must not write or delete files outside of it.
         named = [name for put in journal.puts for name in (put.path, put.staged)]
         if not all(map(is_safe, [*named, *journal.removes])):
-            raise ValueError("it names a path outside of the configuration directory")
+            raise ValueError("the journal names a path outside of the configuration directory")
     except (msgspec.MsgspecError, ValueError) as error:
-        raise InvalidFile(f"{stage / JOURNAL} is not a journal of an install: {error}; move {stage} away") from error
+        raise InvalidFile(
+            f"{stage / JOURNAL}, the journal of an interrupted install, can't be read: {error}; move {stage} away"
+        ) from error
     try:
         _follow(base, journal)
     except OSError as error:
@@ -232,7 +234,9 @@ def _hash_at(file: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IsADirectoryError:
-        raise Conflict(f"{file} is a directory, and a file is to go there; move it away") from None
+        raise Conflict(
+            f"{file} is a directory, and the bundle installs a file there; move the directory away"
+        ) from None
     except OSError as error:
         raise Conflict(f"{file} can't be read: {error.strerror or error}") from error
 
@@ -311,19 +315,21 @@ def read_manifest(base: Path) -> InstallManifest:
         raise InvalidFile(f"{file} can't be read: {error.strerror or error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidFile(
-            f"{file} can't be read: {error}; only `callboard install` writes it. Restore an older copy of it,"
-            " or move it away: the files that it lists stay installed, and count as your own"
+            f"{file} can't be read: {error}; only `callboard install` writes this file. Restore an older "
+            "copy of it, or move it away: the files that it lists stay installed and are treated as your own"
         ) from error
     if record.version != 1:
-        raise InvalidFile(f"{file} is of version {record.version}; this Callboard knows version 1")
+        raise InvalidFile(
+            f"{file} has version {record.version}, and this version of Callboard reads version 1; update Callboard"
+        )
     odd = [path for bundle in record.bundles.values() for path in bundle.files if not is_safe(path)]
     if odd:
-        raise InvalidFile(f"{file} lists {odd[0]!r}, which is no path within the configuration directory")
+        raise InvalidFile(f"{file} lists {odd[0]!r}, which is not a path within the configuration directory")
     return record
 
 
 def encode_manifest(record: InstallManifest) -> bytes:
-    """Return the contents of the file."""
+    """Return the contents of the file `installed.json` for this record."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 

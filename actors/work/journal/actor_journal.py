@@ -105,7 +105,7 @@ class JournalScope:
         return value
 
     def note(self, name: str, value: object) -> None:
-        """Store a finding."""
+        """Append a finding of the actor's own code to the journal, under a name."""
         self.run.note(self.path, name, value)
 
     def ended(self, name: str) -> msgspec.Raw | None:
@@ -199,7 +199,7 @@ class Scopes:
         self._answered: set[Actor] = set()
 
     def inside(self, context: Context) -> Context:
-        """Return the context for actors of the run, based on another context."""
+        """Return a copy of `context` in which actors of this run find their journal scopes."""
         own = context.copy()
         own.run(remembers.set, self)
         return own
@@ -219,7 +219,7 @@ class Scopes:
                 scope = self._made[each] = JournalScope(self, player.path_of(work), answered=each in self._answered)
                 return scope
             each = each.parent
-        raise CannotGoOn(f"{actor.path} is not an actor of {self.run.rows.run}")
+        raise CannotGoOn(f"{actor.path} does not belong to {self.run.rows.run}")
 
     def player(self, scope: JournalScope, path: str, past: list[Told]) -> JournalPlayer:
         """Return the player for the decider of this path, of an actor of this scope."""
@@ -319,7 +319,7 @@ class JournalPlayer:
 
     @property
     def now(self) -> int:
-        """Milliseconds of the run's execution."""
+        """Milliseconds for which the run has executed, in all incarnations."""
         return self._run.now
 
     @property
@@ -328,7 +328,7 @@ class JournalPlayer:
         return self._scope.ends
 
     def there(self, *, over: bool) -> None:
-        """Handle the end of the replay of the past; `over`: the past includes the decider's end."""
+        """Note that all messages of earlier incarnations are replayed; with `over` the decider's end was among them."""
         scope = self._scope
         if self.path == scope.path and scope.on_there is not None:
             on_there, scope.on_there = scope.on_there, None
@@ -343,7 +343,7 @@ class JournalPlayer:
         return self.scopes.child(actor, self.path_of_child(id), ends=ends)
 
     def path_of_child(self, id: str) -> str:
-        """Return the path of the child with this id."""
+        """Return the journal path of the child with this id."""
         return f"{self.path}/{id}" if self.path else id
 
     def undelivered_messages(self) -> list[Letter]:
@@ -351,7 +351,7 @@ class JournalPlayer:
         return self._run.shared.undelivered.pop(self.path, [])
 
     def of(self, path: str) -> JournalPlayer:
-        """Return the player for a decider of this path that only earlier incarnations executed."""
+        """Return the player for a decider that only earlier incarnations executed, by its path."""
         return JournalPlayer(self._scope, path, self._run.paths.pop(path, EarlierRows()).told)
 
     def servers(self) -> tuple[str, ...]:
@@ -366,7 +366,7 @@ class JournalPlayer:
         return decider
 
     async def line_up(self, work: Work) -> None:
-        """Wait until this work may begin."""
+        """Wait until this work may begin: in a durable run at once, because only a replay has a recorded order."""
 
     async def ends_in_turn(self, ended: int | str) -> None:
         """Wait until the end of the work with this key, or of the child with this id, may be delivered."""
@@ -410,7 +410,7 @@ class JournalPlayer:
         if type(message) in CAN_BE_KEPT:
             run.append_message(self.path, message)
         else:
-            run.spoil(f"messages of the type {type(message).__name__} can't be stored")
+            run.spoil(f"the journal can't store messages of the type {type(message).__name__}")
 
     def count(self, work: Work) -> None:
         """Count a use of a work key. Most deciders give each work a key of its own, higher than all before."""
@@ -420,7 +420,7 @@ class JournalPlayer:
             self._uses[work.key] = self._uses.get(work.key, 1) + 1
 
     def path_of(self, work: Work) -> str:
-        """Return the path of unfinished work."""
+        """Return the journal path of the decider's unfinished work with this key."""
         uses = self._uses.get(work.key, 1)
         name = f"{work.key}.{uses}" if uses > 1 else str(work.key)
         return f"{self.path}/{name}" if self.path else name
@@ -454,7 +454,7 @@ class OpenChildren(msgspec.Struct):
     replies: dict[str, str | list[str]] = {}
 
     def on_message(self, message: Message) -> None:
-        """Process a message to the conversation."""
+        """Update the open children and questions by a replayed message to the conversation."""
         if isinstance(message, ChildEnded):
             self.children[message.record.id] = None
         elif isinstance(message, EscalationNoted):

@@ -43,7 +43,7 @@ Placed = tuple[str, AnyRow]
 
 
 def read(rows: Sequence[StoredRow]) -> list[Placed]:
-    """Decode rows.
+    """Decode the rows of a journal.
 
     Raises:
         CannotGoOn: the rows are of an unknown version, or the first one is missing.
@@ -54,15 +54,16 @@ def read(rows: Sequence[StoredRow]) -> list[Placed]:
             found.append((each.actor, decode(each.data)))
         except (msgspec.DecodeError, ValueError) as error:
             raise CannotGoOn(
-                f"row {each.seq} can't be read, it may be of a newer version of Callboard: {error}"
+                f"row {each.seq} of the journal can't be read: {error}. A newer version of Callboard may "
+                "have written it"
             ) from None
     if not found or not isinstance(found[0][1], Began):
-        raise CannotGoOn("its first row is not the beginning of a run")
+        raise CannotGoOn("the first row of the journal is not the beginning of a run")
     return found
 
 
 def written(rows: Sequence[Placed]) -> list[StoredRow]:
-    """Return rows in the form of a journal, numbered from 1; the inverse of `read`."""
+    """Encode rows as a journal stores them, numbered from 1; the inverse of `read`."""
     from ....supervisors.journal.row import StoredRow
 
     return [StoredRow(number, path, encode(row)) for number, (path, row) in enumerate(rows, 1)]
@@ -95,7 +96,10 @@ def prefix(rows: Sequence[Placed], at: int, run: str) -> ForkPrefix:
     """
     for number, (_, row) in enumerate(rows[:at], 1):
         if isinstance(row, Spoilt):
-            raise CannotGoOn(f"it can't be forked at row {at}: its state since row {number} is not stored ({row.why})")
+            raise CannotGoOn(
+                f"the run can't be forked at row {at}: row {number} of its journal could not store the state "
+                f"({row.why})"
+            )
     retained = [rows[place] for place in _retained_rows(rows, at)]
     asked = (row.question.id for _, row in retained if isinstance(row, Asked))
     ids = {old: question_id(run, number) for number, old in enumerate(asked, 1)}

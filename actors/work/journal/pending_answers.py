@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PendingAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Answer in the inbox of a run."""
+    """Answer to a question of a run that no process executes, stored until the run resumes."""
 
     answer: Answer
 
@@ -88,7 +88,7 @@ def _is_late(row: Asked) -> bool:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    """Return an answer in its form in the inbox."""
+    """Encode an answer in the form in which the run's inbox stores it."""
     return msgspec.msgpack.encode(PendingAnswer(answer))
 
 
@@ -103,14 +103,17 @@ def leave_answer(directory: Path, past: Past, question: Question, value: str | l
     from ....supervisors.journal.reading import leave
 
     if question.secret:
-        raise Conflict(f"the answer to {question.id} is secret and is not stored: answer when the run has resumed")
+        raise Conflict(
+            f"the answer to {question.id} is secret and can't be stored for later: answer it after the run has "
+            "been resumed"
+        )
     answer = Answer(question=question.id, value=understood(question, value), by=by)
 
     # Called under the journal's write lock, so two processes can't both store an answer.
     def check(letters: list[bytes]) -> None:
         for letter in letters:
             if msgpack_decoder(PendingAnswer).decode(letter).answer.question == question.id:
-                raise Conflict(f"question {question.id} has an answer already")
+                raise Conflict(f"question {question.id} has already been answered")
 
     if not leave(directory, past.kept.run, encode_answer(answer), check):
-        raise NotFound(f"{past.kept.run} has resumed; send the answer to the process that executes it")
+        raise NotFound(f"{past.kept.run} has been resumed; send the answer to the process that executes it")

@@ -140,7 +140,8 @@ DEEPEST = 50
 
 
 def what_is_no_data(row: object, error: Exception) -> str:
-    """Return a text for the author of a file: the node, the place of the value, and its type; never the value.
+    """Return an error text for a value that the journal can't store: the node, the place of the value, and its type;
+    never the value.
 
     Args:
         row: the row, or a value of one.
@@ -151,9 +152,11 @@ def what_is_no_data(row: object, error: Exception) -> str:
     whose = f"node '{node}'" if isinstance(node, str) else type(inside).__name__
     found = _found(inside, (), DEEPEST)
     if found is None:
-        return f"{whose} can't be stored: {error}"
+        return f"{whose} can't be stored in the journal: {error}"
     place, value = found
-    return f"{whose} has a {type(value).__name__} at `{'.'.join(place)}`, which can't be stored ({error})"
+    return (
+        f"{whose} has a {type(value).__name__} at `{'.'.join(place)}`, which can't be stored in the journal ({error})"
+    )
 
 
 def _found(value: Any, place: tuple[str, ...], deep: int) -> tuple[tuple[str, ...], Any] | None:
@@ -215,7 +218,7 @@ LOOK_EVERY = 0.25
 
 
 class CannotGoOn(JournalError):
-    """An interrupted run can't be resumed."""
+    """An interrupted run can't be resumed; the text has the reason."""
 
     code = "cannot_go_on"
 
@@ -278,7 +281,7 @@ class RunPast(msgspec.Struct, kw_only=True):
         return bool(self._changed)
 
     def did(self) -> None:
-        """Make the notes of that incarnation valid, since it has written a row."""
+        """Make the notes of the latest incarnation valid, because it has written a row."""
         changed, self._changed = self._changed, []
         self.forget_files()
         self.once |= {row.name: row.value for row in changed}
@@ -306,11 +309,12 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             row = decode(each.data)
         except (msgspec.DecodeError, ValueError) as error:
             raise CannotGoOn(
-                f"row {each.seq} can't be read, it may be of a newer version of Callboard: {error}"
+                f"row {each.seq} of the journal can't be read: {error}. A newer version of Callboard may "
+                "have written it"
             ) from None
         if past is None:
             if not isinstance(row, Began):
-                raise CannotGoOn("its first row is not the beginning of a run")
+                raise CannotGoOn("the first row of the journal is not the beginning of a run")
             past = RunPast(began=row, paths={})
             continue
         past.at = max(past.at, row.at)
@@ -335,7 +339,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             for part in past.parts[parts:]:
                 past.shared.add_remote_spending(each.actor, part)
     if past is None:
-        raise CannotGoOn("it has no rows on the disk")
+        raise CannotGoOn("the journal has no rows of the run")
     # A run that resumed with changed files has these as its definition.
     if DEFINITION in past.once:
         for definition in decode_value(past.once[DEFINITION], list[Definition]):
@@ -389,7 +393,7 @@ class RowsOut(Protocol):
         """Write the appended rows soon, without a barrier."""
 
     def stop(self) -> None:
-        """Store nothing more."""
+        """Write no further rows of the run."""
 
     async def barrier(self) -> None:
         """Wait until all rows appended before are on the disk. Raises as `RunJournal.barrier`."""
@@ -547,7 +551,7 @@ class JournaledRun:
         self.rows.stop()
 
     def wakes(self) -> None:
-        """Mark the run as executing again."""
+        """Mark the run as executing again, after `sleep`."""
         self.update_summary(left=False, dormant=False)
 
     def new_question(self) -> str:
@@ -559,7 +563,7 @@ class JournaledRun:
     def trouble(self) -> str:
         """Reason why the run waits for the disk, with a remedy; "" if there is none."""
         trouble = self.rows.trouble
-        return f"can't write to {trouble}; free some space there, or run it with --ephemeral" if trouble else ""
+        return f"can't write to {trouble}; free some disk space there, or run it with --ephemeral" if trouble else ""
 
     async def barrier(self, within: float | None = None) -> None:
         """Wait until everything appended so far is on the disk.
@@ -581,7 +585,7 @@ class JournaledRun:
                 return
             trouble = self.trouble
             if trouble and self._stopping():
-                raise ShuttingDown(f"{self.rows.run} has been stopped: it {trouble}")
+                raise ShuttingDown(f"{self.rows.run} was stopped: it {trouble}")
             if trouble and within is not None and self._clock() - began >= within:
                 raise JournalError(f"{self.rows.run} {trouble}")
 

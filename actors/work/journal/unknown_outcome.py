@@ -207,7 +207,7 @@ async def _asked_about_script(me: Actor, node: str, what: str, *, has_output: bo
             output = None
         if isinstance(output, dict):
             return Skipped(output)
-        problem = "enter one of the options, or a JSON object"
+        problem = "the answer is neither one of the options nor a JSON object"
 
 
 async def _asked(

@@ -140,7 +140,7 @@ class _Reading:
         if not self._unreadable:
             return
         told = listed([f"{each.source} ({each.reason})" for each in self._unreadable], "; ")
-        message = f"not attached, since it can't be read: {told}"
+        message = f"not attached, because the files can't be read: {told}"
         self._context.me.emit(Warned(code="files_unreadable", message=message))
 
     async def _gather(self, text: str) -> None:
@@ -158,7 +158,7 @@ class _Reading:
         # A source that another attachment has already read is no error.
         if len(self.sources) == before and not known:
             reasons = [each.reason for each in self._unreadable[failed:]]
-            raise UsageError(f"{text}: {reasons[0] if reasons else 'there is nothing in it that could be read'}")
+            raise UsageError(f"{text}: {reasons[0] if reasons else 'the source has no readable text'}")
 
     def _keep(self, source: str, found: Sequence[Document | Unreadable]) -> None:
         self._unreadable += [each for each in found if isinstance(each, Unreadable)]
@@ -169,8 +169,8 @@ class _Reading:
         self.characters += sum(len(document.text) for document in documents)
         if self.characters > MOST:
             raise UsageError(
-                f"attached files: more than {MOST:,} characters are too much for one run; make a knowledge base of"
-                " them, once: callboard kb new NAME SOURCE..., and use it with --kb NAME"
+                f"attached files: together they have more than {MOST:,} characters, the limit of one run; "
+                "build a knowledge base from them: callboard kb new NAME SOURCE..., and use it with --kb NAME"
             )
 
     def _last_reply(self) -> Document:
@@ -184,7 +184,7 @@ class _Reading:
 
     async def _printed(self, command: str) -> Document:
         name, context = f"`{command}`", self._context
-        hint = "\n    append `|| true` to the command if that is as it should be"
+        hint = "\n    append `|| true` to the command if its failure is expected"
         try:
             data = await context.printed(["/bin/sh", "-c", command], "attached", seconds=COMMAND_SECONDS, hint=hint)
             contents = await context.read(RawDocument(source=name, data=data, path="printed.txt"))
@@ -197,14 +197,16 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
     """Return the best passages for the prompt, of attachments that are too large."""
     if not query.strip():
         raise UsageError(
-            f"attached files: {reading.characters:,} characters are more than the {WHOLE:,} that go into a prompt"
-            " whole, and there is no PROMPT to look them up by"
+            f"attached files: they have {reading.characters:,} characters, and at most {WHOLE:,} are sent in "
+            "full; write a PROMPT, so that the passages that match it can be selected"
         )
     me.emit(
         Warned(
             code="files_indexed",
-            message=f"the attached files hold {reading.characters:,} characters, more than the {WHOLE:,} that go into a"
-            f" prompt whole: of them, the {PASSAGES} passages that fit the prompt best are taken",
+            message=(
+                f"the attached files have {reading.characters:,} characters, and at most {WHOLE:,} are sent in "
+                f"full: only the {PASSAGES} passages that match the prompt best are sent"
+            ),
         )
     )
 
@@ -222,5 +224,5 @@ async def _passages(me: Actor, reading: _Reading, query: str, embedder: Embedder
         finally:
             base.close()
     if not found.chunks:
-        raise UsageError("nothing in the attached files has to do with the prompt")
+        raise UsageError("no passage of the attached files matches the prompt")
     return f"Passages from the attached files that may help, not all of their text:\n\n{found.context}"

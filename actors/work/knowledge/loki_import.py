@@ -96,14 +96,14 @@ async def imported(
     try:
         whole = await trio.to_thread.run_sync(read_whole, recipe.upstream)
     except KnowledgeError as error:
-        raise KnowledgeError(f"{recipe.what}: {error}; move it away, or rebuild the base with {ANEW}") from error
+        raise KnowledgeError(f"{recipe.what}: {error}; move the file away, or rebuild the base with {ANEW}") from error
     head = whole.head
     try:
         embedder = await embedders.ready(head.embedding_model, batch=head.batch_size)
     except (ConfigError, CredentialsError, Unsupported) as error:
         raise KnowledgeError(
-            f"{recipe.what}: {recipe.upstream} was built by Loki with '{head.embedding_model}', which queries need as"
-            f" well: {error}; or rebuild it with another model: {ANEW}"
+            f"{recipe.what}: {recipe.upstream} was built by Loki with '{head.embedding_model}', so queries "
+            f"need the same model: {error}; or rebuild the base with another model: {ANEW}"
         ) from error
     filled = msgspec.structs.replace(
         head.filling(recipe),
@@ -113,7 +113,7 @@ async def imported(
     )
     sources = await trio.to_thread.run_sync(_sources, whole, recipe, recipe.upstream)
     if lost := sum(chunk.text not in source.vectors for source in sources for chunk in source.chunks):
-        message = f"{recipe.upstream}: {lost} of its pieces have no vector that makes sense, and are embedded again"
+        message = f"{recipe.upstream}: {lost} of its chunks have no usable vector, and are embedded again"
         me.emit(Warned(code="knowledge_vectors", message=message, node=recipe.node))
     taken = _Taken(embedder, sources)
     # Reversed: of two texts with one name, `build` uses the first.
@@ -182,8 +182,8 @@ class _Taken:
         rows = [np.frombuffer(known, "<f2") if (known := self._vectors.get(text)) else next(made) for text in texts]
         if len({len(row) for row in rows}) > 1:
             raise KnowledgeError(
-                f"model {self.model!r} returns vectors of another length than those in Loki's file: another model"
-                f" has that name now; rebuild the base with {ANEW}"
+                f"model {self.model!r} returns vectors of another length than those in Loki's file, so the "
+                f"name now refers to another model; rebuild the base with {ANEW}"
             )
         return np.stack(rows).astype(np.float32)
 
@@ -284,7 +284,7 @@ _END = yaml.StreamEndEvent()
 
 
 class LokiHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings at the start of a file; the names are Loki's."""
+    """Settings at the start of a knowledge file of Loki; the names are Loki's."""
 
     embedding_model: str
     chunk_size: int
@@ -308,7 +308,7 @@ class LokiHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LokiText(msgspec.Struct, frozen=True):
-    """Source in a file: checksum of its text, its path, and its pieces in order."""
+    """Source in a knowledge file of Loki: checksum of its text, its path, and its chunks in order."""
 
     hash: str
     path: str
@@ -316,7 +316,7 @@ class LokiText(msgspec.Struct, frozen=True):
 
 
 class Whole(msgspec.Struct, frozen=True):
-    """Content of a whole file.
+    """Complete content of a knowledge file of Loki.
 
     Attributes:
         texts: its sources by number.
@@ -329,12 +329,14 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 def is_loki_file(path: Path) -> bool:
-    """Return whether the path is such a file, valid or broken. Blocks; call it in a thread, like all functions here."""
+    """Return whether the path is a knowledge file of Loki, valid or broken. Blocks; call it in a thread, like all
+    functions of this module.
+    """
     return "embedding_model" in _inspected(path)
 
 
 def read_head(path: Path) -> LokiHead | None:
-    """Return the settings of the file, without reading its contents.
+    """Return the settings of a knowledge file of Loki, without reading its texts and vectors.
 
     None if the file is missing, broken, or of another kind.
     """
@@ -345,14 +347,15 @@ def read_head(path: Path) -> LokiHead | None:
 
 
 def read_whole(path: Path) -> Whole:
-    """Return the content of the file. This takes seconds for a large file, and ends early if the caller is cancelled.
+    """Return the content of a knowledge file of Loki. This takes seconds for a large file, and ends early if the caller
+    is cancelled.
 
     Raises:
         KnowledgeError: the file can't be read, or is of another kind.
     """
     whole = _opened(path, lambda cursor: _whole(cursor, path))
     if whole is None:
-        raise KnowledgeError(f"{path} is no knowledge file of Loki's: it names no `embedding_model` and sizes")
+        raise KnowledgeError(f"{path} is not a knowledge file of Loki: it has no `embedding_model` and chunk sizes")
     return whole
 
 
@@ -414,7 +417,7 @@ def _made(values: dict[str, Any], path: Path) -> LokiHead | None:
     try:
         return convert(known, LokiHead, strict=False)
     except msgspec.ValidationError as error:
-        raise KnowledgeError(f"{path} can't be read as a knowledge file of Loki's: {error}") from None
+        raise KnowledgeError(f"{path} can't be read as a knowledge file of Loki: {error}") from None
 
 
 def _text(cursor: _Cursor) -> LokiText:
@@ -442,7 +445,7 @@ def _piece(cursor: _Cursor) -> str:
 
 def _number(key: str) -> int:
     if not key.isdecimal():
-        raise ValueError(f"{key[:40]!r} is no number of a file")
+        raise ValueError(f"the key {key[:40]!r} is not the number of a file")
     return int(key)
 
 
@@ -486,7 +489,7 @@ class _Bounded:
         data = self._file.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise ValueError(f"it is larger than {MOST >> 30} GB")
+            raise ValueError(f"the file is larger than {MOST >> 30} GB")
         return data
 
 
@@ -502,7 +505,7 @@ class _Cursor:
     def _take(self) -> Any:
         event = self._next
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"there is an alias{_where(event)}, and Loki writes none")
+            raise ValueError(f"the file has a YAML alias{_where(event)}, which Loki never writes")
         self._next = next(self._events, _END)
         return event
 
@@ -515,7 +518,7 @@ class _Cursor:
 
     def _enter(self, start: type[Any], what: str) -> None:
         if not isinstance(self._next, start):
-            raise ValueError(f"there should be {what}{_where(self._next)}")
+            raise ValueError(f"the file should have {what}{_where(self._next)}")
         self._take()
 
     def scalar(self) -> str:

@@ -17,7 +17,7 @@ from .split import OVERLAP
 
 @dataclass(frozen=True, kw_only=True)
 class BaseInfo:
-    """State of one base.
+    """State of one knowledge base for display: its recipe and metadata, its size, and its builds.
 
     Attributes:
         meta: metadata of the current generation; None if there is none.
@@ -45,7 +45,7 @@ class BaseInfo:
         return settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the state as a JSON object."""
+        """Return the state as the JSON object that `callboard kb` prints."""
         meta = self.meta
         about: dict[str, Any] = {
             "target": self.recipe.target,

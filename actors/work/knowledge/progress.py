@@ -25,7 +25,7 @@ SHOWN = 3
 def telling(
     me: Actor, what: str, also: Callable[[BuildProgress], None] | None = None
 ) -> Callable[[BuildProgress], None]:
-    """Return an `on_progress` callback that emits events.
+    """Return an `on_progress` callback that emits progress events of a build.
 
     Args:
         me: actor whose events they are.
@@ -71,11 +71,11 @@ def report_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:
     )
     if report.unreadable:
         told = listed([f"{each.source} ({each.reason})" for each in report.unreadable], "; ")
-        message = f"{recipe.what}: {len(report.unreadable)} could not be read: {told}"
+        message = f"{recipe.what}: {len(report.unreadable)} documents could not be read: {told}"
         me.emit(Warned(code="knowledge_unreadable", message=message, node=recipe.node))
 
 
 def listed(names: list[str] | tuple[str, ...], between: str = ", ") -> str:
-    """Join the first names, and the number of the others."""
+    """Return the first names, joined, and the number of the others."""
     rest = len(names) - SHOWN
     return between.join([*names[:SHOWN], *([f"and {rest} more"] if rest > 0 else [])])

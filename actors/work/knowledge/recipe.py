@@ -133,9 +133,11 @@ def read_recipe(directory: Path) -> Recipe:
     try:
         file = decode_json(path.read_bytes(), _File)
     except FileNotFoundError:
-        raise KnowledgeMissing(f"{directory} is no knowledge base: there is no {path.name} in it") from None
+        raise KnowledgeMissing(f"{directory} is not a knowledge base: it has no {path.name}") from None
     except (OSError, *UNREADABLE) as error:
-        raise KnowledgeError(f"{path} can't be read: {error}; build the base from what it belongs to") from error
+        raise KnowledgeError(
+            f"{path} can't be read: {error}; build the base again for the agent or node that uses it"
+        ) from error
     base = Path(os.path.normpath(directory.absolute() / file.base))
     return Recipe(
         target=str(directory),

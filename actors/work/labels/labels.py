@@ -40,7 +40,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def meet(self) -> bool:
-        """True if both labels are present."""
+        """True if both labels, untrusted and private, are present."""
         return bool(self.untrusted and self.private)
 
     def plus(self, other: Labels) -> Labels:

@@ -34,8 +34,8 @@ def load_mcp(config_dir: Path) -> McpConfig:
         severity="warning",
         file=str(second),
         code="ignored_file",
-        message=f"this file is ignored, because {first} exists",
-        hint="move its servers there, and remove it.",
+        message=f"this file is ignored, because {first} exists, too",
+        hint="move its servers to that file, and remove this one.",
     )
     return msgspec.structs.replace(config, problems=(*config.problems, unread))
 

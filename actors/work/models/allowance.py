@@ -115,7 +115,7 @@ class Pass(msgspec.Struct, frozen=True):
 
 
 class AllowanceRules(msgspec.Struct, frozen=True):
-    """Limits from the settings. None means unknown."""
+    """Rate limits from the settings: requests and tokens per minute, concurrent requests. None means unknown."""
 
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None

@@ -85,8 +85,8 @@ def azure(api_base: str, client: ClientSettings) -> Azure:
     dated = _DATED.fullmatch(version)
     if dated is None:
         raise ConfigError(
-            f"`api_version` of client '{client.name}' is '{version}': expected a date such as '{DEFAULT_VERSION}'; "
-            f"other words are for an `api_base` that ends with {_V1}"
+            f"`api_version` of client '{client.name}' is '{version}': expected a date such as "
+            f"'{DEFAULT_VERSION}'; other values are only for an `api_base` that ends with {_V1}"
         )
     day, preview = dated.groups()
     return Azure(base.removesuffix("/openai"), version, day > "2024-10-21" or (day >= "2024-09-01" and bool(preview)))

@@ -357,7 +357,7 @@ def costs_nothing(error: BaseException) -> bool:
 def busy(about: str, model: str, seconds: float) -> Busy:
     """Return the error for a request that may not wait `seconds`; `about` is the text of its refusal, if any."""
     words = about or f"{model}: the rate limit of the provider is reached"
-    return Busy(f"{words}; the next request may be sent in {seconds:.1f} s", retry_after=seconds)
+    return Busy(f"{words}; the next request can be sent in {seconds:.1f} s", retry_after=seconds)
 
 
 def countable(usage: TokenUsage) -> TokenUsage:

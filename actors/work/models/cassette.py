@@ -63,10 +63,10 @@ class Cassette:
         try:
             text = Path(file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            why = error.strerror if isinstance(error, OSError) else "the file is not UTF-8 text"
             raise ConfigError(
-                f"the cassette {file} of the model '{CASSETTE}:{file}' can't be read: {why}; "
-                "`callboard run TARGET --record FILE` creates one"
+                f"the cassette {file} of the model '{CASSETTE}:{file}' can't be read: {why}; record one: "
+                "callboard run TARGET --record FILE"
             ) from error
         lines = read_cassette(text, file)
         head = lines[0]
@@ -90,8 +90,8 @@ class Cassette:
         if number >= len(lines):
             known = ", ".join(f"{len(found)} of {name}" for name, found in self._replies.items()) or "none"
             raise CassetteDiffers(
-                f"the cassette {self._file} has no reply number {number + 1} of {agent}; it has {known}. A live model "
-                "(-m NAME) can answer other requests; or record the run again (--record)"
+                f"the cassette {self._file} has no reply number {number + 1} of {agent}; it has {known}. To "
+                "answer other requests, use a live model (-m NAME), or record the run again (--record)"
             )
         line = lines[number]
         if line.error is not None:

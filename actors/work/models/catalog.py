@@ -181,7 +181,7 @@ class ModelCatalog:
             names = models_of(model)
             # A lone empty name is an unknown model, with its own error from `target`.
             if "" in names and len(names) > 1:
-                raise ConfigError(f"'{model}' has an empty entry next to a comma: write `client:model,client:model`")
+                raise ConfigError(f"'{model}' has an empty entry next to a comma; expected `client:model,client:model`")
             targets = self._several[model] = tuple(map(self.target, names))
         return targets
 
@@ -384,7 +384,7 @@ class ModelCatalog:
     def _refuse_adopted(self, client: ClientSettings, model: str) -> None:
         """Raise CredentialsError for a client of a definition file: it may not use credentials of the environment."""
         if client.name in self._adopted.values():
-            raise CredentialsError(f"no API key for '{model}': the file that names its address has to name `api_key`")
+            raise CredentialsError(f"no API key for '{model}': add `api_key` to the file that sets its `api_base`")
 
     def _own_headers(self, client: ClientSettings) -> dict[str, str]:
         return providers.own_headers(client, self._settings)
@@ -448,9 +448,7 @@ class ModelCatalog:
         if not key and (api_base in providers.WANT_KEYS or client.type in providers.WANT_KEYS_ANYWHERE):
             tried = " or ".join(variables)
             if adopted:
-                raise CredentialsError(
-                    f"no API key for '{model}': the file that names {api_base} has to name `api_key`"
-                )
+                raise CredentialsError(f"no API key for '{model}': add `api_key` to the file that sets {api_base}")
             raise CredentialsError(
                 f"no API key for '{model}': set {tried}, or `api_key` of client '{client.name}' "
                 f"in {self._settings.file}"
@@ -487,7 +485,7 @@ class ModelCatalog:
         for model in client.models:
             if model.name == name:
                 if model.type != "chat":
-                    raise ConfigError(f"'{client.name}:{name}' is not a chat model but of type '{model.type}'")
+                    raise ConfigError(f"'{client.name}:{name}' is a model of type '{model.type}', not a chat model")
                 return model
         raise ConfigError(self._unknown(f"{client.name}:{name}"))
 

@@ -161,7 +161,7 @@ class Endpoint:
             await self._answer(target.id, headers, outgoing.path, outgoing.body, take, begun, outgoing.sign)
         if watch.cancelled_caught and not answer.reader.ended:
             raise Stalled(
-                f"{target.id}: the answer stopped: no data arrived for {target.idle_timeout:g} s "
+                f"{target.id}: the reply stopped: no data arrived for {target.idle_timeout:g} s "
                 "(`model_idle_timeout` in config.yaml)"
             )
         for delta in answer.rest():
@@ -268,7 +268,7 @@ async def _each_piece(exchange: Exchange, take: Callable[[bytes], object]) -> No
 
 
 def _too_long() -> ModelError:
-    return ModelError(f"the answer is longer than {MAX_REPLY >> 20} MB")
+    return ModelError(f"the provider's response is longer than {MAX_REPLY >> 20} MB")
 
 
 _TRANSIENT = frozenset({408, 409, 425, 429})
@@ -305,7 +305,7 @@ def refused(id: str, response: httpx.Response, body: bytes, *, signed: bool = Fa
     if status in _TRANSIENT or status >= 500:
         raise UpstreamError(text, status=status, retry_after=retry_after(response.headers, time.time()))
     if status < 400:
-        raise ModelError(f"{text}: redirects are not followed, correct `api_base`")
+        raise ModelError(f"{text}: redirects are not followed; correct `api_base`")
     error = ModelError(text)
     error.status = status
     raise error
@@ -379,9 +379,9 @@ class WebPageFilter:
             self._decide()
         if self._page:
             raise ModelError(
-                f"{self._id}: {self._where} answered with a web page ({self._type or 'no content type'}"
-                f"{_described(self._head)}), not with a model's reply: check `api_base`; on a network with a login "
-                "page, log in first"
+                f"{self._id}: {self._where} answered with a web page "
+                f"({self._type or 'no content type'}{_described(self._head)}) instead of a model's reply: "
+                "check `api_base`; on a network with a login page, log in first"
             )
 
     @property

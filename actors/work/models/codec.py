@@ -337,13 +337,13 @@ class StreamReader:
                 yield from self.take(event.data.strip())
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """Yield the deltas of one event."""
+        """Yield the deltas of text, reasoning and tool calls in one stream event."""
         raise NotImplementedError
 
     def finish(self) -> chat.ChatReply:
         """Return the reply after the end of the stream. Raises UpstreamError if the stream did not mark its end."""
         if not self.ended:
-            raise UpstreamError("the stream broke off before the reply was complete")
+            raise UpstreamError("the connection ended before the reply was complete")
         return self.builder.build()
 
 
@@ -386,7 +386,7 @@ class StreamOrWhole:
             yield from self.reader.rest()
         elif not is_json(body):
             if not self.reader.lines:
-                raise UpstreamError("the answer broke off before it was complete")
+                raise UpstreamError("the connection ended before the response was complete")
             # Several lines of JSON under a content type of one document: decode them as the stream they are.
             yield from self.reader.feed(body + b"\n")
         elif body.startswith(b"["):
@@ -420,12 +420,12 @@ def check_reply(reply: chat.ChatReply) -> None:
     reason = f" ({reply.reason})" if reply.reason else ""
     is_empty = not reply.text.strip() and not reply.tool_calls
     if reply.stop == "refused" and (is_empty or reply.reason):
-        raise ReplyFiltered(f"{reply.model}: the provider's filter has stopped the request or the reply{reason}")
+        raise ReplyFiltered(f"{reply.model}: the provider's content filter stopped the request or the reply{reason}")
     if is_empty:
         if reply.stop == "length":
-            why = f": the token limit was reached before its answer{reason}; raise `max_tokens`"
+            why = f": the token limit was reached before the answer{reason}; raise `max_tokens`"
         elif reply.reasoning.strip():
-            why = f"{reason}: it produced reasoning and no answer"
+            why = f"{reason}: the model produced reasoning and no answer"
         else:
             why = reason
         error = EmptyReply(f"{reply.model} produced no output{why}")
@@ -475,7 +475,7 @@ def arguments_sent(call: chat.ToolCall) -> str:
 
 
 def data_url(part: chat.ImagePart | chat.FilePart) -> str:
-    """Return the part as a data URL."""
+    """Return an image or file of a message as a `data:` URL."""
     return f"data:{media_type_of(part)};base64,{base64_of(part)}"
 
 
@@ -485,7 +485,7 @@ def media_type_of(part: chat.ImagePart | chat.FilePart) -> str:
 
 
 def base64_of(part: chat.ImagePart | chat.FilePart) -> str:
-    """Return the part's bytes in base64."""
+    """Return the bytes of an image or file in base64."""
     return base64.b64encode(part.data).decode("ascii")
 
 
@@ -545,7 +545,7 @@ def bearer(key: str) -> dict[str, str]:
 
 
 def given(**options: Json) -> dict[str, Json]:
-    """Return the options that are not None."""
+    """Return the options of a request that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -561,7 +561,7 @@ def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
         with contextlib.suppress(*UNREADABLE):
             return decode_mended(decode, msgspec.json.encode(_mended(decode_mended(msgspec.json.decode, data))))
         begins = data[:200] if isinstance(data, str) else data[:200].decode("utf-8", errors="replace")
-        raise ModelError(f"the answer is not in the provider's format ({error}); it begins {begins!r}") from error
+        raise ModelError(f"the response is not in the provider's format ({error}); it begins {begins!r}") from error
 
 
 _OPAQUE = frozenset(("arguments", "args", "input"))

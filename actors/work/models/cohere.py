@@ -261,7 +261,7 @@ _decode_event = json_decoder(_Event).decode
 def _decoded(body: bytes) -> chat.ChatReply:
     reply = codec.read(_decode_reply, body)
     if not isinstance(reply.message, _Message):
-        raise ModelError(reply.message or "the answer has no message")
+        raise ModelError(reply.message or "the provider's response has no message")
     builder = codec.ReplyBuilder(FORM)
     list(_read_message(builder, reply.message, keep=True))
     calls = reply.message.tool_calls

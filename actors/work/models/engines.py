@@ -123,7 +123,7 @@ class LocalEngines:
 def require_engine() -> None:
     """Raise ConfigError unless the engine is installed."""
     if find_spec("xllamacpp") is None:
-        raise ConfigError(f"local models need the engine (the extra `local`); run: {install_command('local')}")
+        raise ConfigError(f"local models need Callboard's extra `local`; run: {install_command('local')}")
 
 
 def threads() -> int:
@@ -143,21 +143,23 @@ async def _announced(process: Process, path: str) -> ServedEngine:
                 raise ConfigError(f"the local engine could not load {path}: {_last_words(end.stderr_tail)}")
             line += data
             if len(line) > LONGEST_LINE:
-                raise UpstreamError(f"the local engine announced itself with an endless line: {bytes(line[:80])!r}")
+                raise UpstreamError(
+                    f"the local engine did not start correctly: it printed a line without an end: {bytes(line[:80])!r}"
+                )
     if scope.cancelled_caught:
         raise UpstreamError(f"the local engine did not load {path} within {READY_WITHIN:g} s")
     try:
         return decode_json(bytes(line), ServedEngine)
     except msgspec.MsgspecError as error:
-        raise UpstreamError(f"the local engine announced itself as {bytes(line)!r}") from error
+        raise UpstreamError(f"the local engine did not start correctly: it printed {bytes(line)!r}") from error
 
 
 async def _watch(_: Actor, process: Process) -> None:
     """Raise when the process ends by itself. This actor is linked to the pool's resource, which fails with it."""
     end = await process.wait()
-    raise UpstreamError(f"the local engine ended: {_last_words(end.stderr_tail)}")
+    raise UpstreamError(f"the local engine exited: {_last_words(end.stderr_tail)}")
 
 
 def _last_words(stderr: str) -> str:
     lines = [line for line in stderr.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "it printed nothing"
+    return lines[-1].strip() if lines else "there was no output"

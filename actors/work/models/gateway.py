@@ -164,7 +164,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             return self.catalog.full(model)
         for target in targets:
             if target.engine is not None and self._engines is None:
-                raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+                raise ConfigError(f"'{target.id}' can't be used: this process can't start a local engine")
         return ",".join(target.id for target in targets)
 
     def check_price(self, model: str, account: Account) -> None:
@@ -273,7 +273,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         """
         retry = _tries_of(attempts) if isinstance(attempts, int) else attempts
         if retry.most < 1:
-            raise ValueError(f"attempts must be at least 1, not {retry.most}")
+            raise ValueError(f"`attempts` must be at least 1, not {retry.most}")
         if self._settings.dry_run:
             return self._dry(me, request, on_delta)
         targets = self.catalog.known(name := request.model or self.choice().model) or await self.catalog.fetched(name)
@@ -377,7 +377,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
                 now = trio.current_time()
                 since = max(now if since is None else since, self._answered.get(target.id, -math.inf))
                 if now - since >= REFUSED_FOR:
-                    refused.args = (f"{refused}; it has refused every request for {now - since:.0f} s",)
+                    refused.args = (f"{refused}; the provider has refused every request for {now - since:.0f} s",)
                     refused.retry_after = None
                     raise refused
                 call.is_refused(refused)
@@ -405,7 +405,7 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     async def _send_to_engine(self, call: GatewayCall, engine: str, attempt: int) -> ChatReply:
         target = call.target
         if self._engines is None:
-            raise ConfigError(f"'{target.id}' can't be used here: no local engine can be started")
+            raise ConfigError(f"'{target.id}' can't be used: this process can't start a local engine")
         async with self._engines.lease(engine) as served:
             headers = {**target.codec.headers(served.key), "connection": "close"}
             return await self._send(call, f"{served.url}/v1", headers, attempt)

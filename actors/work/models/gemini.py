@@ -276,7 +276,7 @@ def _decoded(body: bytes) -> chat.ChatReply:
     reader = GeminiReader()
     list(reader.add(answer))
     if not reader.ended:
-        raise ModelError("the answer has no candidates")
+        raise ModelError("the provider's response has no candidates")
     return reader.finish()
 
 

@@ -193,7 +193,7 @@ def _chosen(reply: chat.ChatReply, request: chat.ChatRequest) -> chat.ChatReply:
         # Cut off inside the JSON: the caller handles the stop reason `length`.
         if reply.stop == "length":
             return reply
-        raise ModelError(f"the local model chose no tool and answered {reply.text[:200]!r}") from error
+        raise ModelError(f"the local model did not choose a tool and answered {reply.text[:200]!r}") from error
     # A real tool may have the name `answer`; then the reply is a call.
     if choice.tool == ANSWER and not any(tool.name == ANSWER for tool in request.tools):
         return msgspec.structs.replace(reply, text=str(choice.args.get("text", "")))

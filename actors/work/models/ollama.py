@@ -172,7 +172,7 @@ def _image(part: chat.ImagePart) -> str:
         return codec.base64_of(part)
     if part.url.startswith("data:"):
         return part.url.partition(";base64,")[2]
-    raise ModelError(f"ollama takes images as bytes only, not as a URL: {part.url}")
+    raise ModelError(f"Ollama accepts only images that are sent as data, not URLs: {part.url}")
 
 
 # --- in ---------------------------------------------------------------------------------------------------

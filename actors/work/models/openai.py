@@ -324,7 +324,7 @@ def _decoded(body: bytes, *, own: bool) -> chat.ChatReply:
     if completion.failure is not None:
         raise ModelError(codec.error_text(completion.failure))
     if not completion.choices:
-        raise ModelError("the answer has no choices")
+        raise ModelError("the provider's response has no choices")
     choice = completion.choices[0]
     builder = codec.ReplyBuilder(FORM)
     text = choice.message.content

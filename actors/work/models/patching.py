@@ -130,7 +130,8 @@ def patched(
         _check(patch, f"{client.name}:{model.name}", at)
         if patch.url and client.type == "local":
             raise ConfigError(
-                f"'{client.name}:{model.name}': {at}: a local model has no `url`, its engine is started here"
+                f"'{client.name}:{model.name}': {at}: a local model has no `url`, because Callboard starts "
+                "its engine on this machine"
             )
     return Patched(patches) if patches else None
 
@@ -142,7 +143,9 @@ def _first(patterns: Patterns, name: str, where: str) -> Patch | None:
             if regex.fullmatch(pattern, name, regex.VERSION0, timeout=PATIENCE):
                 return patch
         except TimeoutError:
-            raise ConfigError(f"{where}: `{pattern[:80]}` takes too long for '{name}': simplify it") from None
+            raise ConfigError(
+                f"{where}: matching `{pattern[:80]}` with '{name}' takes too long: simplify the pattern"
+            ) from None
         except (regex.error, OverflowError, RecursionError) as error:
             raise ConfigError(f"{where}: `{pattern[:80]}` is not a valid regular expression: {error}") from None
     return None

@@ -179,7 +179,7 @@ def checked_key(key: str, where: str) -> str:
     """
     key = key.strip("\ufeff \t\r\n\v\f\0")
     if not key.isascii() or not key.isprintable():
-        raise CredentialsError(f"the API key in {where} contains characters that are invalid in a key: copy it again")
+        raise CredentialsError(f"the API key in {where} contains characters that no key may contain: copy it again")
     return key
 
 
@@ -365,7 +365,7 @@ def unknown(
         known = [f"{client.name}:{entry.name}" for entry in client.models]
         return f"unknown chat model '{model}'; client '{client.name}' has: {', '.join(known)}"
     if client is not None:
-        return f"'{model}' does not say which model of '{name}' is meant: write '{name}:<model>'"
+        return f"'{model}' names the client '{name}' without a model: write '{name}:<model>'"
     names = list(dict.fromkeys((*clients, *BUILT_IN)))
     near = get_close_matches(name, names, n=1, cutoff=0.75)
     guess = meant or (f"{near[0]}:..." if near else None)

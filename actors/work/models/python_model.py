@@ -222,7 +222,7 @@ def _whole(model: Model, reply: Any, hears: Callable[[Delta], object]) -> ChatRe
     if isinstance(reply, str):
         reply = ChatReply(text=reply)
     if not isinstance(reply, ChatReply):
-        raise ModelError(f"the model {model.name} returned {type(reply).__name__} in place of a ChatReply")
+        raise ModelError(f"the model {model.name} returned {type(reply).__name__} instead of a ChatReply")
     _send_deltas(reply, hears)
     return reply
 

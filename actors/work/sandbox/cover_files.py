@@ -60,7 +60,7 @@ def wait(inner: int, command: list[str]) -> None:
         while part := channel.recv(4096):
             answer += part
     if answer != DONE:
-        why = answer.decode(errors="replace") or "the program that covers files of variables ended"
+        why = answer.decode(errors="replace") or "the helper that hides secret files from the sandbox exited"
         _exit(f"the command was not started: {why}", NOT_STARTED)
     try:
         _execute(command, environ)
@@ -84,7 +84,7 @@ def _cover_in(channel: socket.socket, files: int) -> None:
     if os.getuid() != 0:
         owner = fcntl.ioctl(mounts, OWNER_OF)  # user namespace of those mounts, created by this user
         _checked(libc.setns(owner, NEW_USER), "can't enter the sandbox's user namespace", "")
-    _checked(libc.setns(mounts, NEW_MOUNTS), "can't enter the sandbox's mounts", "")
+    _checked(libc.setns(mounts, NEW_MOUNTS), "can't enter the sandbox's mount namespace", "")
     above, directory = b"", -1
     for record in records:
         device, inode, path = record.split(b":", 2)
@@ -119,12 +119,14 @@ def _cover(libc: ctypes.CDLL, name: bytes, path: bytes) -> None:
         raise _moved(path)
     target = b"./" + name
     flags = REMOUNT | BIND | NO_SET_ID | NO_DEVICES | NO_PROGRAMS | READ_ONLY
-    _checked(libc.mount(b"/dev/null", target, None, ctypes.c_ulong(BIND), None), "can't be hidden", path)
-    _checked(libc.mount(None, target, None, ctypes.c_ulong(flags), None), "can't be hidden", path)
+    _checked(
+        libc.mount(b"/dev/null", target, None, ctypes.c_ulong(BIND), None), "can't be hidden from the sandbox", path
+    )
+    _checked(libc.mount(None, target, None, ctypes.c_ulong(flags), None), "can't be hidden from the sandbox", path)
 
 
 def _moved(path: bytes) -> OSError:
-    return OSError(0, "run it again, files of variables were moved meanwhile", os.fsdecode(path))
+    return OSError(0, "a secret file was moved while the command started; run it again", os.fsdecode(path))
 
 
 def _environ() -> dict[bytes, bytes]:

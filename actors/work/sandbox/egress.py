@@ -167,7 +167,7 @@ class Namespace:
 
     def _open(self) -> tuple[int, ...]:
         if not self._fds:
-            raise ProcessError("the run that the sandbox's network was for is over")
+            raise ProcessError("the run has ended, and with it the network of its sandbox")
         return self._fds
 
     def close(self) -> None:
@@ -208,7 +208,7 @@ async def make_namespace(me: Actor, *, as_root: bool) -> Namespace:
         for fd in fds:
             os.close(fd)
         why = done.stderr_tail.strip()[-300:] or f"exit status {done.status}"
-        raise ProcessError(f"a network for the sandbox can't be made: {why}")
+        raise ProcessError(f"a network namespace for the sandbox can't be created: {why}")
     listening, user, network = fds
     return Namespace(socket.socket(fileno=listening), user, network, as_root=as_root)
 
@@ -282,12 +282,15 @@ class Proxy:
         with trio.move_on_after(HEAD_WITHIN):
             wanted = _read(await _head(client))
         if wanted is None:
-            await _refuse(client, 400, "this is a proxy: it takes CONNECT, and requests with a whole URL")
+            await _refuse(client, 400, "this is a proxy: it accepts CONNECT, and requests with an absolute URL")
             return
         who = self._clients.get(wanted.password)
         if who is None:
             await _refuse(
-                client, 407, "HTTPS_PROXY says with which password", "Proxy-Authenticate: Basic realm=callboard"
+                client,
+                407,
+                "a password is required; HTTPS_PROXY contains it",
+                "Proxy-Authenticate: Basic realm=callboard",
             )
             return
         try:

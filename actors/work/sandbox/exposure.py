@@ -83,7 +83,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     reaches: Reaches = "nothing"
 
 
-UNBOUNDED = Exposure(reads="every file of yours", reaches="anything")
+UNBOUNDED = Exposure(reads="all files of the user", reaches="anything")
 """Exposure of a process without a sandbox."""
 
 
@@ -235,7 +235,7 @@ def _tracked(directory: str, hidden: Sequence[str]) -> str:
         path = os.fsdecode(match[0])
         name = path.rpartition("/")[2]
         if is_secret_name(name) and not any(is_below(f"{directory}/.git", each) for each in hidden):
-            return f"{directory}/.git (it has {path})"
+            return f"{directory}/.git (which has {path})"
     return ""
 
 

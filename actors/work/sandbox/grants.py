@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from ..call_clock import Clock
 
 OPTIONS = ("yes", "run", "always", "no")
-RULE = "`yes` this once, `run` for the rest of the run, `always` in this directory for good; any other answer is a no"
+RULE = (
+    "`yes` allows it once, `run` for the rest of the run, `always` in this directory permanently; any other "
+    "answer refuses it"
+)
 WITHOUT = ("yes", "run", "no")
-RULE_WITHOUT = "`yes` this once, `run` for the rest of the run; any other answer is a no"
+RULE_WITHOUT = "`yes` allows it once, `run` for the rest of the run; any other answer refuses it"
 
 
 PATTERN_TRIES = 5
@@ -218,7 +221,7 @@ class Grants:
             with nullcontext() if clock is None else clock.stopped():
                 answer, pattern = await _answered(me, question, what)
         except NobodyToAsk:
-            raise NotAdmitted("nobody is there to be asked") from None
+            raise NotAdmitted("no user can be asked") from None
         except Saturated as error:
             raise NotAdmitted(str(error)) from error
         finally:
@@ -283,9 +286,9 @@ async def _answered(me: Actor, question: Question, what: str) -> tuple[str, str 
         if pattern is None or pattern == name or means_grant(kind + pattern, what):
             return answer, pattern
         wanted = {REACH: f"`{name}` or `*.DOMAIN`", HAVE: f"`{name}` or a name with `*`"}.get(
-            kind, f"`{name}` as it is"
+            kind, f"the name `{name}` itself"
         )
-        problem = f"'{pattern[:100]}' does not mean {name}: give {wanted}"
+        problem = f"'{pattern[:100]}' does not match {name}: enter {wanted}"
         question = msgspec.structs.replace(question, id=me.root.questions.new_id(), problem=problem)
     return problem, None
 
@@ -300,6 +303,8 @@ async def _inside(host: str, port: int) -> str:
 
     found = [host] if guarded.embedded_addresses(host) else await guarded.resolve(host, port)
     if any(map(guarded.is_metadata, found)):
-        raise NotAdmitted(f"'{host}' leads to an address where machines keep their credentials; nothing may go there")
+        raise NotAdmitted(
+            f"'{host}' has an address that serves the credentials of cloud machines, and can't be allowed"
+        )
     inside = ", ".join(each for each in found if guarded.is_private(each))
-    return f"\nIt is on this machine or in a private network: {inside}" if inside else ""
+    return f"\nThe host is this machine or in a private network: {inside}" if inside else ""

@@ -153,7 +153,8 @@ class Launcher:
             await self._grants.once(me, Who(name), "start without a sandbox", text)
         except NotAdmitted as refused:
             raise ProcessError(
-                f"can't start {name!r}: {why}. `--sandbox off` (`sandbox: off` in config.yaml) does without ({refused})"
+                f"can't start {name!r}: {why}. To start it without a sandbox, use `--sandbox off` (`sandbox: "
+                f"off` in config.yaml) ({refused})"
             ) from None
 
     async def _opened(self, way: Backend, asks: Asks, top: Actor) -> Egress:
@@ -172,7 +173,7 @@ class Launcher:
         asked = {each: text for each, text in self._environ.items() if each in names and looks_secret(each, text)}
         for variable in sorted(withheld(asked, place.rules.env, names)):
             try:
-                text = f"Let {who.name} have {variable}?\nIts file names this variable"
+                text = f"Let {who.name} have {variable}?\nThe tool's file names this variable"
                 await self._grants.once(me, who, HAVE + variable, text)
                 has.append(variable)
             except NotAdmitted as refused:
@@ -204,8 +205,8 @@ async def hold_server(
     way = await _found_backend()
     if way.kind == "none":
         raise ProcessError(
-            f"can't start {name!r}: {_no_way(place, way)}. `sandbox: {{servers: {{{name}: {{profile: off}}}}}}` in "
-            f"config.yaml does without"
+            f"can't start {name!r}: {_no_way(place, way)}. To start it without a sandbox, set `sandbox: "
+            f"{{servers: {{{name}: {{profile: off}}}}}}` in config.yaml"
         )
     door = None
     if _needs_egress(place, way):
@@ -227,7 +228,7 @@ async def _found_backend() -> Backend:
 
 def _no_way(place: SandboxPlace, way: Backend) -> str:
     why = "; ".join(way.why_not)
-    return f"it would have to be held to the sandbox '{place.profile}', and there is no way to: {why}"
+    return f"the sandbox profile '{place.profile}' is required, and this machine can't enforce it: {why}"
 
 
 def _needs_egress(place: SandboxPlace, way: Backend) -> bool:
@@ -236,7 +237,7 @@ def _needs_egress(place: SandboxPlace, way: Backend) -> bool:
 
 async def _listed(hosts: tuple[str, ...], _: Actor, client: ProxyClient, host: str, port: int) -> bool:
     if not matches_host(hosts, host, port):
-        raise NotAdmitted(f"it is not in `network` of the server '{client.who.name}' (`sandbox` in config.yaml)")
+        raise NotAdmitted(f"the host is not in `network` of the server '{client.who.name}' (`sandbox` in config.yaml)")
     return named(hosts, host, port)
 
 
@@ -332,14 +333,17 @@ class HeldProcess:
             notes += [f"did not let it reach {host}: {why}" for host, why in self._client.refused.items()]
         place = self._unwritable(said)
         if place and self._grants is not None:
-            text = f"Let {self._name} write in {place}?\nIt tried to, and the sandbox refused. It will run again"
+            text = f"Let {self._name} write in {place}?\nThe sandbox refused its attempt. If you agree, it is run again"
             try:
                 await self._grants.asked(me, self._who, WRITE + place, text)
                 return Beyond(writes=(place,)), ""
             except NotAdmitted as refused:
                 notes.append(f"did not let it write in {place}: {refused}")
         if self._is_cut_off and self._grants is not None and missed_network(said):
-            text = f"Let {self._name} use the network?\nIt tried to. Landlock can't tell hosts apart. It will run again"
+            text = (
+                f"Let {self._name} use the network?\nThe sandbox refused its attempt. Landlock can't restrict "
+                "the network to some hosts. If you agree, it is run again"
+            )
             try:
                 await self._grants.once(me, self._who, REACH + "*", text)
                 return Beyond(network=True), ""
@@ -358,21 +362,19 @@ class HeldProcess:
         key = f"sandbox.servers.{name}"
         packages = real(self._nature.shows)
         if any(is_below(path, each) for path in refused_paths(said, self._cwd) for each in packages):
-            own = f"have '{name}' write elsewhere, by an argument or a variable of its own"
-            return (
-                f"[the sandbox does not let it write in its package, which other servers are started from, too: {own}]"
-            )
+            own = f"make '{name}' write elsewhere, with an argument or a variable of its own"
+            return f"[the sandbox does not let it write into its package, which other servers share: {own}]"
         if place := self._unwritable(said):
             return f"[the sandbox does not let '{name}' write in {place}; to allow it: {key}.write: [{place}]]"
         for path in missing_paths(said):
             if is_below(path, "/tmp") and os.path.exists(path):  # noqa: S108 - compared, not written to
-                return f"[the sandbox of '{name}' has a /tmp of its own, without {path}: have it in another place]"
+                return f"[the sandbox gives '{name}' a /tmp of its own, without {path}: put that file elsewhere]"
             # The content of other hidden directories is not mentioned: they hold secrets.
             ours = any(is_below(path, f"{self._place.home}/{each}") for each in (".cache", ".local/share"))
             if ours and not os.path.lexists(path) and any(is_below(path, each) for each in policy.hides):
-                return f"[the sandbox hides {path} from '{name}'; make it, and to allow it: {key}.write: [{path}]]"
+                return f"[the sandbox hides {path} from '{name}'; to allow it, create it and set {key}.write: [{path}]]"
         if names_database(said):
-            return f"[if that is for the sandbox: name the directory of the database in {key}.write]"
+            return f"[if the sandbox is the cause: add the directory of the database to {key}.write]"
         return ""
 
     @property

@@ -208,7 +208,7 @@ async def probed() -> Probed:
             findings.append(
                 Finding(
                     backend=kind,
-                    tried="all of these, looked at from outside",
+                    tried="all probes, checked from outside of the sandbox",
                     expected="nothing has changed",
                     found=f"changed: {changed[0]}" if changed else "nothing has changed",
                     holds=not changed,
@@ -244,7 +244,7 @@ async def _probed(way: Backend, made: Mapping[str, str]) -> list[Finding]:
     async with Root() as root:
         await root.spawn(body).wait()
     results: list[dict[str, str]] = [msgspec.json.decode(line) for line in lines]
-    results += [{"broken": "it was not run"}] * (len(PROBES) - len(results))
+    results += [{"broken": "the probe was not run"}] * (len(PROBES) - len(results))
     return [_finding(way, probe, result) for probe, result in zip(PROBES, results, strict=True)]
 
 
@@ -255,7 +255,7 @@ def _finding(way: Backend, probe: SandboxProbe, result: Mapping[str, str]) -> Fi
         holds = result.get("said") == ""
         found = found or probe.expected
     elif probe.tried.startswith("read ") and result.get("said") == "":
-        holds, found = True, "it is empty"
+        holds, found = True, "the file is empty"
     if "broken" in result:
         holds, found = False, f"the probe failed: {result['broken']}"
     if not holds and (way.kind in probe.not_kept_by or _needs_newer(way, probe)):

@@ -311,22 +311,22 @@ def _search(directory: str) -> Iterator[str]:
             continue  # not listable by Callboard, nor by processes that it starts
 
 
-OF_GIT = "Processes in the sandbox may not change this: git runs commands that it finds there"
-OF_PROGRAMS = "Processes in the sandbox may not change this: your programs read it when they start"
-OF_SECRETS = "Processes in the sandbox may not change this: it is a secret"
-UNREADABLE = "Processes in the sandbox can't read this: it is a secret"
+OF_GIT = "Processes in the sandbox may not change this path: git runs commands from it"
+OF_PROGRAMS = "Processes in the sandbox may not change this path: your programs read it when they start"
+OF_SECRETS = "Processes in the sandbox may not change this path: it is a secret"
+UNREADABLE = "Processes in the sandbox can't read this path: it is a secret"
 
 
 def refused(tool: str) -> ToolFailed:
-    """Return the error of a call that the user refused."""
+    """Return the tool error of a call that the user refused."""
     return ToolFailed(f"'{tool}' was not run: the user refused")
 
 
 def nobody_to_ask(tool: str, why: str) -> ToolFailed:
     """Return the error of a call that needs an answer while no terminal or client is attached."""
     return ToolFailed(
-        f"'{tool}' was not run: it needs a person's answer, and no terminal or client is attached. {why}. --yes and "
-        f"--allow do not cover it"
+        f"'{tool}' was not run: it needs approval by a user, and no terminal or client is attached. {why}. "
+        "--yes and --allow do not approve it"
     )
 
 

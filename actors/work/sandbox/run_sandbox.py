@@ -109,7 +109,7 @@ class Sandbox:
 
     @property
     def narrowed(self) -> tuple[OwnSandbox, ...]:
-        """Restrictions from files of agents and nodes."""
+        """Restrictions that files of agents and nodes have added to the user's rules."""
         return self._narrowed
 
     def of_tool(self, name: str) -> SandboxPlace | None:

@@ -55,17 +55,17 @@ Key = Callable[[str], str]
 
 
 def by_file(field: str) -> str:
-    """Return the name of a limit that is set in the file of an agent or a graph."""
+    """Return the name in messages of a limit that is set in the file of an agent or a graph: `limits: max_cost`."""
     return f"`limits: {field}`"
 
 
 def by_flag(field: str) -> str:
-    """Return the name of a limit that is set for a run, by option or request field."""
+    """Return the name in messages of a limit that is set for a run: `max_cost`, --max-cost."""
     return f"`{field}`, --{field.replace('_', '-')}"
 
 
 class DailyLimit(Protocol):
-    """The account of a day (`days.DayAccount`), as the accounts below it use it."""
+    """Account of a day (`days.DayAccount`), as accounts of runs below it use it."""
 
     @property
     def counts_money(self) -> str | None:
@@ -128,7 +128,7 @@ class Account:
         self.waiting: deque[_Waiter] = deque()
 
     def chain(self) -> Iterator[Account]:
-        """Iterate over this account and those above it."""
+        """Yield this account and those above it."""
         account: Account | None = self
         while account is not None:
             yield account
@@ -205,7 +205,11 @@ class Account:
         # Turns in flight count as used: their number, unlike their tokens, is known beforehand.
         if turn and limits.max_turns is not None and self.turns + self._held_turns >= limits.max_turns:
             turns = "1 model turn" if limits.max_turns == 1 else f"{limits.max_turns} model turns"
-            self._refuse(TurnsReached(f"{self.name} has used its {turns} ({self._key('max_turns')})"))
+            self._refuse(
+                TurnsReached(
+                    f"{self.name} has used all of its {turns} ({self._key('max_turns')}); raise the limit to continue"
+                )
+            )
         self._check_spent(self.tokens, self.cost)
 
     def _check_spent(self, tokens: int, cost: float) -> None:
@@ -221,7 +225,7 @@ class Account:
         if limits.max_cost is not None and cost >= limits.max_cost:
             self._refuse(
                 BudgetReached(
-                    f"{self.name} has cost {cost:.4f} of its {limits.max_cost:g} USD ({self._key('max_cost')})"
+                    f"{self.name} has spent {cost:.4f} of its {limits.max_cost:g} USD ({self._key('max_cost')})"
                 )
             )
 
@@ -266,7 +270,9 @@ class Account:
         self._held_cost = self._held_cost - most.cost if self._held else 0.0
 
     def let_go(self) -> None:
-        """Wake the requests that no longer need to wait here or above, in the order of arrival."""
+        """Let waiting requests of this account and of those above continue as far as there is room, in the order of
+        arrival.
+        """
         for account in self.chain():
             while account.waiting and account.waiting[0].goes_on():
                 pass

@@ -200,7 +200,10 @@ class SpendingBook:
             # The store may have applied an abandoned write. Adding the unwritten sums to its own could count them
             # twice.
             if not await self._write_now() and self._store.is_remote:
-                raise Away(f"{self._store.place}: the usage of models can't be written", "it can't be written now")
+                raise Away(
+                    f"{self._store.place}: the model usage can't be written",
+                    "the model usage can't be written at the moment",
+                )
             found = await trio.to_thread.run_sync(
                 self._store.read, since, by, key, limiter=self._thread, abandon_on_cancel=self._store.is_remote
             )
@@ -229,7 +232,7 @@ class SpendingBook:
                 written = True
         except TROUBLE as error:
             if not self._troubled:
-                log.warning("the usage of models can't be written to %s: %s", store.place, error)
+                log.warning("the model usage can't be written to %s: %s", store.place, error)
             self._troubled = True
         else:
             self._troubled = self._troubled and not written

@@ -144,7 +144,7 @@ class DayAccount(Account):
     tokens: int
 
     def __init__(self, days: Days, subject: str, parent: DayAccount | None) -> None:
-        name = f"the day of '{subject}'" if subject != ALL else "the day of this server"
+        name = f"the daily budget of '{subject}'" if subject != ALL else "the daily budget of this server"
         super().__init__(name, OwnLimits(), parent, key=lambda field: f"`{self._where}.{field}`")
         self.subject = subject
         self.daily: DailyLimits = _NONE
@@ -195,7 +195,7 @@ class DayAccount(Account):
             used = f"has used {spent.tokens} of its {limits.max_tokens} tokens"
             self._refuse_reserved(f"{used} ({self._key('max_tokens')})", f"{held.tokens} tokens")
         if limits.max_cost is not None and self.cost >= limits.max_cost:
-            used = f"has cost {spent.cost:.4f} of its {limits.max_cost:g} USD"
+            used = f"has spent {spent.cost:.4f} of its {limits.max_cost:g} USD"
             self._refuse_reserved(f"{used} ({self._key('max_cost')})", f"{held.cost:.4f} USD")
 
     def charge(self, amount: Amount, turns: int) -> None:
@@ -206,7 +206,7 @@ class DayAccount(Account):
             self._days.ledger.add(self._days.name, self.subject, amount)
 
     def has_room_now(self, most: Amount) -> bool:
-        """Return whether a request that is already reserved here would have room if it arrived now."""
+        """Return whether a request that is already reserved would still have room if it arrived now."""
         tokens, cost = self.tokens + self._held_tokens - most.tokens, self.cost + self._held_cost - most.cost
         limits = self.daily
         return (limits.max_tokens is None or tokens < limits.max_tokens) and (
@@ -253,8 +253,8 @@ class DayAccount(Account):
 
     def _refuse_reserved(self, used: str, held: str) -> None:
         after = self._days.held_for()
-        others = f"{held} are reserved by other servers, or by those that have crashed"
-        error = _Reserved(f"{self.name} {used}, and {others}; ask again in {after:.0f} s", retry_after=after)
+        others = f"{held} are reserved by requests of other servers, running or crashed"
+        error = _Reserved(f"{self.name} {used}, and {others}; try again in {after:.0f} s", retry_after=after)
         error.account = self.path
         raise error
 
@@ -262,7 +262,7 @@ class DayAccount(Account):
         seconds = self._days.today().left
         minutes = max(1, round(seconds / 60))
         reached = DayReached(
-            f"{error}; the next day begins at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=seconds
+            f"{error}; the budget is renewed at 00:00 UTC, in {minutes // 60} h {minutes % 60} min", retry_after=seconds
         )
         reached.account = self.path
         raise reached
@@ -487,8 +487,8 @@ class Days:
 
     def _broken(self, error: LedgerUnwritten) -> LedgerBroken:
         return LedgerBroken(
-            f"spending under the daily limits of this server can't be written to {self.ledger.store.name} "
-            f"({error}), so no request can be sent now"
+            f"the spending under this server's daily limits can't be written to {self.ledger.store.name} "
+            f"({error}), so no request can be sent at the moment"
         )
 
     def _hear(self, day: str, others: Mapping[str, Others]) -> None:

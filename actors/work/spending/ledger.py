@@ -303,7 +303,7 @@ class Ledger:
                     self._is_troubled(SILENT)
                 return False
             if self._troubled:
-                log.warning("spending under daily limits can be written to %s again", store.place)
+                log.warning("the spending under daily limits can be written to %s again", store.place)
             self._troubled, batch.trouble = False, ""
             self._tell(now.day, others)
             return True
@@ -312,7 +312,10 @@ class Ledger:
 
     def _is_troubled(self, error: Exception | str) -> None:
         if not self._troubled:
-            text = "spending under daily limits can't be written to %s (%s): no more requests are sent under them"
+            text = (
+                "the spending under daily limits can't be written to %s (%s): requests under these limits are "
+                "refused until it can"
+            )
             log.error(text, self.store.place, error, exc_info=not isinstance(error, (*TROUBLE, str)))
         self._troubled = True
 
@@ -345,7 +348,7 @@ class Batch:
         self.looks: set[str] = set()
         self.looks_at_all = False
         self.over: trio.Event = trio.Event()
-        self.trouble = "the server is about to end"
+        self.trouble = "the server is shutting down"
 
 
 @final

@@ -41,12 +41,14 @@ log = logging.getLogger("callboard.tools")
 
 UNKNOWN = {
     "status": "unknown",
-    "message": "This call was under way when the program ended. It may have done all of its work, a part of it, or "
-    "nothing: look before you repeat it.",
+    "message": (
+        "This call was running when the program ended. It may have done all of its work, a part of it, or "
+        "nothing: check before you repeat it."
+    ),
 }
 """Result for the model when the outcome of an interrupted call is unknown."""
 
-DONE_BEFORE = "This call was under way when the program ended. It was done; it has not been made again."
+DONE_BEFORE = "This call was running when the program ended. It had succeeded, and was not repeated."
 """Result for the model when a check of the world (`Tool.was_done`) shows that the interrupted call was done."""
 
 RESULT_LIMIT = 64_000
@@ -57,7 +59,7 @@ EVENT_LIMIT = 2_000
 
 
 class Around(Protocol):
-    """Policy of the run's directory for the tool calls of a conversation."""
+    """Policy of the run's workspace for tool calls: permissions of skills, and instructions of directories."""
 
     def narrowed(self, said: Sequence[Turn]) -> Rules:
         """Return the rules that deny calls at this point of the conversation, whatever else allows them."""
@@ -185,7 +187,7 @@ class CallPlayer:
                 return DONE_BEFORE, tool, arguments
             tool, arguments, access = await self._admitted(me, tool, arguments, id)
             if changes(tool) and not await self._may_play(me, tool, not_done=was_done is False):
-                error, code = "it is not known whether it was done", "unknown_outcome"
+                error, code = "whether the call succeeded is unknown", "unknown_outcome"
                 return await _unknown(me), tool, arguments
             if heard:
                 began = trio.current_time()  # The time that the user needed for the approval does not count.
@@ -253,7 +255,7 @@ class CallPlayer:
         clock = Clock(seconds)
         with clock.counting(), me.time_limit(clock.scope):
             return await run
-        raise ToolFailed(f"Tool call '{tool.name}' did not end within {seconds:g} s and was ended")
+        raise ToolFailed(f"Tool call '{tool.name}' was stopped: it did not finish within {seconds:g} s")
 
 
 def _error_text(error: Exception) -> str:

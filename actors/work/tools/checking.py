@@ -31,7 +31,7 @@ LONGEST_ARGUMENTS = 2_000_000
 
 
 class Offer(Protocol):
-    """Properties of a tool that decisions about its calls need: a `Tool`, or an `OfferedTool` of a message."""
+    """Properties of a tool that the validation of its calls needs: a `Tool`, or an `OfferedTool` of a message."""
 
     @property
     def spec(self) -> ToolSpec: ...
@@ -69,7 +69,7 @@ class Checks:
         """
         if call.malformed:
             raise Misfit(
-                f"The call '{call.name}' has invalid arguments: a JSON object was expected, and this came: "
+                f"The call '{call.name}' has invalid arguments: expected a JSON object, got "
                 f"{shortened(call.malformed, 300)}"
             )
         arguments = call.arguments
@@ -113,7 +113,7 @@ def unknown(name: str, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]
         if pattern.endswith("*") and name.startswith(pattern[:-1]):
             return absent.spec.description
     near = did_you_mean(name[:LONGEST_NAME], tools)
-    there = f"there are: {', '.join(list(tools)[:50])}" if tools else "there is none"
+    there = f"there are: {', '.join(list(tools)[:50])}" if tools else "there are no tools"
     return f"Unknown tool '{shortened(name, LONGEST_NAME)}': {near or there}"
 
 
@@ -129,7 +129,7 @@ def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
         malformed = shortened(call.malformed, 1_000)
         arguments = call.arguments
         if len(text_of(arguments)) > LONGEST_ARGUMENTS:
-            arguments, malformed = {}, f"(an object of more than {LONGEST_ARGUMENTS} characters)"
+            arguments, malformed = {}, f"(arguments left out: an object of more than {LONGEST_ARGUMENTS} characters)"
         # Some providers send no ids, or the same id twice. Results are matched by id, so each call needs its own.
         usable = call.id and call.id not in seen and len(call.id) <= LONGEST_NAME
         id = call.id if usable else f"call_{number}_{len(seen)}"
@@ -276,8 +276,10 @@ class RepeatGuard:
         return {
             "tool_call_loop_alert": {
                 "code": 400,
-                "message": f"{what} came {self._repeats} times in a row and was not repeated. The result would be the "
-                "same. Use what you have, call something else, or give your answer.",
+                "message": (
+                    f"{what} was made {self._repeats} times in a row and was not repeated: the result would be "
+                    "the same. Use the results that you have, call something else, or give your answer."
+                ),
                 "call": call.name,
             }
         }

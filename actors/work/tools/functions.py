@@ -120,7 +120,7 @@ def tool(
     """
     if function is not None and not callable(function):
         raise UsageError(
-            f"callboard.tool decorates functions, and {function!r} is none; write `@callboard.tool(name=...)`"
+            f"callboard.tool decorates functions, and {function!r} is not a function; write `@callboard.tool(name=...)`"
         )
     if effect is not None and effect not in REPEATS:
         raise UsageError(f"effect must be one of {', '.join(REPEATS)}, not {effect!r}")
@@ -161,10 +161,10 @@ def function_tool(
     on_error = on_error or declared.on_error
     _check_on_error(on_error)
     if not callable(function):
-        raise UsageError(f"{function!r} can't be a tool: it is no function")
+        raise UsageError(f"{function!r} can't be a tool: it is not a function")
     called = str(name or declared.name or getattr(function, "__name__", ""))
     if not called.isidentifier():
-        raise UsageError(f"{function!r} has no name a model could call; use function_tool(..., name='...')")
+        raise UsageError(f"{function!r} has no name that a model can call; use function_tool(..., name='...')")
     if effect is not None:
         _check_key(function, effect)
     described = _described(function, called, keyed=effect == "keyed")
@@ -287,7 +287,10 @@ def _check_on_error(on_error: str) -> None:
 
 def _check_key(function: Function, effect: Repeats) -> None:
     if effect == "keyed" and KEY not in inspect.signature(function).parameters:
-        raise UsageError(f"{function!r} is keyed, so it needs a parameter '{KEY}' for the key of a call")
+        raise UsageError(
+            f"{function!r} has the effect \"keyed\", so it needs a parameter '{KEY}', which receives the key of "
+            "the call"
+        )
 
 
 def _described(function: Function, called: str, *, keyed: bool = False) -> _Described:
@@ -317,7 +320,9 @@ def _describe(function: Function, called: str, *, keyed: bool) -> _Described:
     for parameter in parameters:
         name, kind, default = parameter.name, hints.get(parameter.name, Any), parameter.default
         if parameter.kind in _VARIADIC:
-            raise UsageError(f"'{called}' can't be a tool: a model can't fill in its parameter '{parameter}'")
+            raise UsageError(
+                f"'{called}' can't be a tool: a model can't provide a value for its parameter '{parameter}'"
+            )
         if is_context(kind):
             if context is not None:
                 raise UsageError(f"'{called}' can't be a tool: it has two parameters of the type callboard.Context")
@@ -604,7 +609,7 @@ class Context(Generic[D]):
         """
         calling = self._agent
         if calling is None:
-            raise UsageError("this tool was not called by an agent, so it can't run one")
+            raise UsageError("this tool was not called by an agent, so it can't run agents")
         start = partial(calling.run, self._me, agent, prompt, {"result": result, "variables": variables})
         loop = self._me.root.loop
         # The function may run in the caller's own event loop (asyncio, or another trio loop): hop to the run's loop.

@@ -96,11 +96,12 @@ PATTERN_TRIES = 5
 """Maximum number of times that a question is asked again because the pattern in its answer does not match the call."""
 
 _OPTIONS = ("yes", "always", "no")
-_RULE = "`always` allows the tool for the rest of the run; any other answer is a no, and the model reads it"
+_RULE = "`always` allows the tool for the rest of the run; any other answer refuses the call and is sent to the model"
 _OPTIONS_KEPT = ("yes", "run", "always", "no")
 _RULE_KEPT = (
-    "`run` allows the tool for the rest of the run, `always` this command, or else the tool, in this directory for "
-    "good, `always: PATTERN` what the pattern matches; any other answer is a no, and the model reads it"
+    "`run` allows the tool for the rest of the run; `always` permanently allows this command, or else the "
+    "tool, in this directory; `always: PATTERN` permanently allows calls that match the pattern; any other "
+    "answer refuses the call and is sent to the model"
 )
 
 
@@ -234,9 +235,13 @@ class Permissions:
         else:
             reasons = _reasons("config.yaml", self._rules, call)
         if all(reason.verdict is None for reason in reasons):
-            does = f"our own tools that {tool.effect} ask" if tool.effect in ("write", "execute", "send") else ""
+            does = (
+                f"built-in tools that {tool.effect} need approval"
+                if tool.effect in ("write", "execute", "send")
+                else ""
+            )
             verdict: Verdict = "allow" if _is_harmless(tool) or tool.origin == "family" else "ask"
-            reasons.append(Reason(who="what the tool does", verdict=verdict, why=does if verdict == "ask" else ""))
+            reasons.append(Reason(who="effect of the tool", verdict=verdict, why=does if verdict == "ask" else ""))
         if own:
             reasons += _reasons("the agent's file", own, call)
         for rules in self._ceilings:
@@ -372,9 +377,7 @@ class Permissions:
                 return said, pattern
             if self._kept.covers(tool, arguments, pattern):
                 return said, pattern
-            problem = (
-                f"the pattern '{shortened(pattern, _SHORT)}' does not match this call, so that it would not allow it"
-            )
+            problem = f"the pattern '{shortened(pattern, _SHORT)}' does not match this call, so it would not allow it"
             question = msgspec.structs.replace(question, problem=problem)
         # A program that gives the same answer again and again: treat it as a no, with this reason.
         return problem, None
@@ -402,14 +405,15 @@ class Permissions:
             why = f"; {reason}" if reason else ""
             if not self._allows(tool) and not (own and self._own_asks(tool, arguments, own)):
                 raise ToolFailed(
-                    f"'{tool.name}' was not run: it needs a person's permission and nobody is there to give it "
-                    f"(--allow {tool.name} or --yes gives it beforehand, in Python `allow=['{tool.name}']` or "
-                    f"`approve_all=True`, as does `permissions` in config.yaml){why}"
+                    f"'{tool.name}' was not run: it needs approval, and no terminal or client is attached. "
+                    f"To approve it in advance, use --allow {tool.name} or --yes, `permissions` in "
+                    f"config.yaml, or in Python `allow=['{tool.name}']` or `approve_all=True`{why}"
                 ) from None
             # The agent's own rules and hooks ask about calls that `--allow` names.
             raise ToolFailed(
-                f"'{tool.name}' was not run: its agent or a hook wants a person's permission and nobody is there "
-                f"to give it (--yes or `approve_all=True` gives it beforehand; --allow or `allow` does not){why}"
+                f"'{tool.name}' was not run: its agent or a hook requires approval, and no terminal or "
+                "client is attached. To approve it in advance, use --yes or `approve_all=True` (--allow or "
+                f"`allow` do not approve it){why}"
             ) from None
         finally:
             if not guard:
@@ -475,7 +479,7 @@ def _reasons(who: str, rules: Rules, call: JudgedCall) -> list[Reason]:
     rule = rule_for(rules, call.names)
     name = next((name for name, each in rules.items() if each is rule), "")
     if rule is None or isinstance(rule, str):
-        return [Reason(who=who, verdict=rule, rule=name, why="" if rule else "no rule for this tool"), *of_places]
+        return [Reason(who=who, verdict=rule, rule=name, why="" if rule else "no rule matches this tool"), *of_places]
     if call.tool.shell:
         from .shell_rules import verdicts_of
 
@@ -528,8 +532,8 @@ def _readable_arguments(tool: Tool, arguments: Arguments) -> str:
         text = value if isinstance(value, str) else text_of(value)
         if runs and len(text) > _READABLE:
             raise ToolFailed(
-                f"'{tool.name}' was not run: a person would have to allow it, and nobody reads {len(text)} characters "
-                f"of {name}. Write it to a file first, or run less at once"
+                f"'{tool.name}' was not run: a user has to approve it, and {len(text)} characters of {name} "
+                "are too many to review. Write the code to a file first, or run less at once"
             )
         first, *rest = (text if runs else shortened(text, _SHOWN)).split("\n")
         lines.append("\n".join([f"{name}: {first}", *(f"    | {line}" for line in rest)]))

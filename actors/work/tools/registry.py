@@ -55,7 +55,7 @@ WITH_ACCOUNTS = tuple(sorted({path.stem for path in LIBRARY.glob("*.py")} - SPEC
 _COME_WITH_IT = frozenset((*OURS, *WITH_ACCOUNTS))
 
 _PATTERN = re.compile(r"[*?]")
-_HIDDEN = "`visible_tools` of config.yaml leaves it out"
+_HIDDEN = "`visible_tools` in config.yaml excludes it"
 
 
 class ToolOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class ToolRegistry:
         return {**spelled, **{name: rule for name, rule in rules.items() if name in spelled}}
 
     def strangers(self, rules: Iterable[str], own: Iterable[str] = ()) -> list[tuple[str, str]]:
-        """Return the names in rules that no tool has, each with a hint.
+        """Return the tool names in permission rules that no tool has, each with a hint.
 
         Ignores patterns and names of families and servers.
 
@@ -157,7 +157,7 @@ class ToolRegistry:
         there = self.global_names()
         aliases = {**DEFAULT_ALIASES, **self.settings.mapping_tools}
         missing = [name for name in named if name not in there]
-        of_all = f"there are: {', '.join(there)}" if there else "`visible_tools` leaves out all of them"
+        of_all = f"there are: {', '.join(there)}" if there else "`visible_tools` in config.yaml excludes all tools"
         return [
             (name, _HIDDEN if self._is_hidden(name) else did_you_mean(name, [*there, *aliases]) or of_all)
             for name in missing
@@ -338,7 +338,9 @@ def agent_file(directory: Path) -> Path | None:
         return found[0] if found else None
     if not _is_aichats(directory):
         names = " and ".join(path.name for path in found)
-        raise InvalidFile(f"{directory} has {names}; an agent has one tools file: put all functions into one of them")
+        raise InvalidFile(
+            f"{directory} has {names}, and an agent can have one tools file: move all functions into one of them"
+        )
     return found[0]
 
 
@@ -365,7 +367,8 @@ def with_listed(agent: Agent, directory: Path) -> Agent:
 
 
 def judged_as_ours(tool: Tool) -> Tool:
-    """Return the tool with the permission subject of the built-in tool of the same name, if it has that text parameter.
+    """Return a user's tool that has a built-in tool's name, with the permission subject of that tool, if it has the
+    same text parameter.
 
     A rule for `fs_cat` is about paths, also for a user's own `fs_cat`.
     """

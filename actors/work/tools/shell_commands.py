@@ -193,7 +193,9 @@ class SimpleCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The program and its arguments without quotes; parts that only the shell knows are as written."""
+        """The program and its arguments without quotes; parts that are only known when the shell runs are as written in
+        the line.
+        """
         return tuple(written(word) for word in self.marked)
 
     @property
@@ -213,12 +215,14 @@ class SimpleCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opaque(self) -> bool:
-        """True if it runs something that cannot be read."""
+        """True if it runs code or commands that can't be determined from the line."""
         return bool(self.unclear)
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Texts that a pattern may match: as written, with its assignments, without its program's directory."""
+        """Texts that a pattern is compared with: as written, with its assignments, without the directory of its
+        program.
+        """
         return tuple(dict.fromkeys(written(text) for text in self.forms()))
 
     def forms(self) -> Iterator[str]:
@@ -263,7 +267,7 @@ class ShellLine(msgspec.Struct, frozen=True, kw_only=True):
 def parse(line: str, shell: Shell = "bash", depth: int = 0) -> ShellLine:
     """Parse a line as `shell` runs it."""
     if depth > DEEPEST:
-        return ShellLine(unclear=(f"more than {DEEPEST} shells within each other",), broken=True)
+        return ShellLine(unclear=(f"more than {DEEPEST} nested shells",), broken=True)
     found = read(line, shell)
     commands = tuple(_finish(draft, shell, depth) for draft in found.drafts)
     unclear = [*found.unclear, *(part.unclear for each in commands for part in each.all() if part.unclear)]
@@ -299,14 +303,14 @@ def _finished(
     if not marked:
         return simple
     if depth > DEEPEST:
-        return msgspec.structs.replace(simple, unclear="commands too deep within each other")
+        return msgspec.structs.replace(simple, unclear="commands nested too deeply")
     if not simple.known:
         return msgspec.structs.replace(
-            simple, unclear=f"a program's name that only the shell knows (`{simple.words[0]}`)"
+            simple, unclear=f"a program name that is only known at run time (`{simple.words[0]}`)"
         )
     name = simple.words[0]
     if not name or re.search(r"[\s=]", name) or name in KEYWORDS:
-        return msgspec.structs.replace(simple, unclear=f"a program of the name `{name}`")
+        return msgspec.structs.replace(simple, unclear=f"a program with the name `{name}`")
     try:
         return _run_by(simple, shell, depth)
     except _Unclear as unclear:
@@ -325,15 +329,15 @@ def _run_by(simple: SimpleCommand, shell: Shell, depth: int) -> SimpleCommand:
     modelled = program in _SHELLS or program in _GRAMMARS or program == "find"
     # `./timeout` may be any program, so the grammar of `timeout` does not apply.
     if modelled and slash and directory not in _STANDARD:
-        raise _Unclear(f"`{simple.words[0]}`, a program of the name of `{program}`")
+        raise _Unclear(f"`{simple.words[0]}`, a program with the name of `{program}`")
     # With a slash in it, the name would be a file and not the builtin.
     if known_here and program in _BUILTINS:
         raise _Unclear(f"the builtin `{program}`")
     if program in _UNMODELLED:
-        raise _Unclear(f"`{program}`, which runs commands in a way that is not modelled")
+        raise _Unclear(f"`{program}`, which can run commands that can't be determined")
     testing = program in ("test", "[")
     if (testing or (program in _EVALUATING and shell != "bash")) and any(map(_evaluated, marked[1:])):
-        raise _Unclear(f"an argument of `{program}` that a shell may evaluate")
+        raise _Unclear(f"an argument of `{program}` that may be evaluated as shell code")
     if known_here and program == "set":
         _check_set(marked)
         return simple
@@ -414,7 +418,7 @@ def _shell(simple: SimpleCommand, shell: Shell, depth: int) -> SimpleCommand:
     if at >= len(words):
         raise _Unclear(f"`{simple.program} -c` without a line")
     if words[at].startswith(("--", "+")) or not is_known(words[at]):
-        raise _Unclear(f"the line of `{simple.program} -c`")
+        raise _Unclear(f"the code passed to `{simple.program} -c`")
     found = parse(words[at], shell, depth + 1)
     unclear = found.unclear[0] if found.unclear else ""
     return msgspec.structs.replace(simple, inner=found.commands, unclear=unclear, transparent=True)
@@ -450,10 +454,10 @@ def _behind_options(simple: SimpleCommand, grammar: _Grammar, shell: Shell, dept
             return simple
         raise _Unclear(f"`{program}` without a command")
     if not _is_word(rest[0]):
-        raise _Unclear(f"the command of `{program}`")
+        raise _Unclear(f"the command run by `{program}`")
     inner = _finished(rest, tuple(assigned), (), shell, depth + 1)
     if program == "time" and (inner.program in KEYWORDS or "=" in inner.program):
-        raise _Unclear("`time` before a construct")
+        raise _Unclear("`time` before a shell construct")
     return msgspec.structs.replace(simple, inner=(inner,), transparent=grammar.transparent)
 
 
@@ -522,9 +526,9 @@ def _run_by_find(marked: Sequence[str], shell: Shell, depth: int) -> Iterator[Si
             words.append(marked[at].replace("{}", path))
             at += 1
         if at >= len(marked) or not words:
-            raise _Unclear("`find -exec` without its end")
+            raise _Unclear("an unterminated `find -exec` command")
         if not is_known(words[0]):
-            raise _Unclear("the command of `find -exec`")
+            raise _Unclear("the command run by `find -exec`")
         yield _in_other_directory(_finished(tuple(words), (), (), shell, depth + 1))
         at += 1
 

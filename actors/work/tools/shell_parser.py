@@ -78,7 +78,7 @@ KEYWORDS = frozenset(
 )
 _ZSH_KEYWORDS = frozenset(("repeat", "foreach", "end", "nocorrect", "noglob", "-", "always"))
 
-CONTINUED = "a line that is continued within a word"
+CONTINUED = "a line continuation within a word"
 r"""The shell joins the lines before it looks for `$(`, keywords and operators, so `$\<newline>(rm)` runs rm."""
 
 HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"))
@@ -98,12 +98,14 @@ _ENDS = frozenset(" \t\n;|&()<>")
 
 
 def mark(text: str) -> str:
-    """Return ASCII text as characters that only the shell knows."""
+    """Return the text with each ASCII character replaced by a private one, which marks text that is only known when the
+    shell runs.
+    """
     return "".join(chr(_PLANE + ord(character)) for character in text)
 
 
 def is_known(word: str) -> bool:
-    """Return True if the shell makes exactly this text of the word."""
+    """Return True if the word has no marked characters, so that its text is known before the shell runs."""
     return _MARKED.search(word) is None
 
 
@@ -127,10 +129,10 @@ def assignment_problem(text: str) -> str:
     name, _, value = text.partition("=")
     if name in HARMLESS_VARIABLES:
         fits = _PLAIN_VALUE.fullmatch(value) or (name == "TZ" and _ZONE.fullmatch(value))
-        return "" if fits else f"the value of `{written(name)}`"
+        return "" if fits else f"the value assigned to `{written(name)}`"
     if name in _CHOSEN and value in (_CHOSEN[name], ""):
         return ""
-    return f"an assignment of `{written(name)}`"
+    return f"an assignment to the variable `{written(name)}`"
 
 
 def _decoded(found: re.Match[str]) -> str:
@@ -171,7 +173,7 @@ class ParsedCommands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(line: str, shell: Shell) -> ParsedCommands:
-    """Read a line as `shell` does."""
+    """Parse a line into its simple commands, as `shell` does."""
     if len(line) > LONGEST:
         return ParsedCommands(unclear=(f"a line of more than {LONGEST} characters",), broken=True)
     reader = _Reader(line, shell)
@@ -182,7 +184,7 @@ def read(line: str, shell: Shell) -> ParsedCommands:
         reader.note(str(broken))
         reader.broken = True
     except RecursionError:
-        reader.note("constructs too deep within each other")
+        reader.note("constructs nested too deeply")
         reader.broken = True
     if len(reader.drafts) > MOST:
         reader.note(f"more than {MOST} commands")
@@ -229,7 +231,7 @@ class _Reader:
 
     def end(self) -> None:
         if self._here:
-            self.note("a here-document without its end")
+            self.note("an unterminated here-document (`<<`)")
 
     # --- lists ---
 
@@ -243,7 +245,7 @@ class _Reader:
             two, one = self.peek(2), self.peek()
             if one == "":
                 if closing:
-                    raise _Broken("a substitution without its end")
+                    raise _Broken("an unterminated command substitution")
                 break
             if one == "#":
                 self._skip_comment()
@@ -296,7 +298,7 @@ class _Reader:
                 else:
                     complete = False
         if operator:
-            self.note(f"`{operator}` without a command behind it")
+            self.note(f"`{operator}` without a command after it")
 
     def _skip_blanks(self) -> None:
         while True:
@@ -340,15 +342,15 @@ class _Reader:
                 # `2>file`: digits are a descriptor only directly before the operator.
                 if raw.isascii() and raw.isdigit():
                     if len(raw) > 1 and self.shell != "bash":
-                        self.note("a descriptor of several digits, in a shell that is not bash")
+                        self.note("a file descriptor of several digits, in a shell that is not bash")
                     self._read_redirection(draft)
                     continue
                 if _DESCRIPTOR.fullmatch(raw):
-                    self.note("a redirection to a named descriptor")
+                    self.note("a redirection to a named file descriptor")
                     self._read_redirection(draft)
                     continue
             if self.shell == "zsh" and raw.isdigit() and self.peek(2) == "&>":
-                self.note("a descriptor before `&>`, in zsh")
+                self.note("a file descriptor before `&>`, in zsh")
             if not draft.marked:
                 assigned = _ASSIGNED.match(raw)
                 if assigned is not None:
@@ -434,7 +436,7 @@ class _Reader:
                 if operator == ">&" and raw != "-":
                     draft.writes.append(f"> {target}")
         elif not is_known(target):
-            self.note(f"a redirection whose target only the shell knows (`{operator} {raw[:40]}`)")
+            self.note(f"a redirection whose target is only known at run time (`{operator} {raw[:40]}`)")
             if operator != "<":
                 draft.writes.append(f"> {target}")
         # bash opens a network connection for these names.
@@ -466,7 +468,7 @@ class _Reader:
             lines = []
             while True:
                 if self.at >= len(self.text):
-                    self.note("a here-document without its end")
+                    self.note("an unterminated here-document (`<<`)")
                     break
                 end = self.text.find("\n", self.at)
                 stop = len(self.text) if end < 0 else end
@@ -567,7 +569,7 @@ class _Reader:
     def _up_to_quote(self) -> str:
         end = self.text.find("'", self.at)
         if end < 0:
-            raise _Broken("a quote without its end")
+            raise _Broken("a quotation mark without its closing one")
         found = self.text[self.at : end]
         self.at = end + 1
         self._newlines_in(found)
@@ -581,7 +583,7 @@ class _Reader:
         while True:
             one = self.peek()
             if one == "":
-                raise _Broken("a quote without its end")
+                raise _Broken("a quotation mark without its closing one")
             self.at += 1
             if one == '"':
                 return
@@ -603,7 +605,7 @@ class _Reader:
         self.note("command substitution (backquotes)")
         found = re.compile(r"((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
         if found is None:
-            raise _Broken("a backquote without its end")
+            raise _Broken("a backquote without its closing one")
         self.at = found.end()
         made.append(mark("`...`"))
         self._nested(re.sub(r"\\([`\\$])", r"\1", found[1]))
@@ -654,11 +656,11 @@ class _Reader:
             self.at += 1
             made.append(mark(f"${one}"))
         elif not quoted and one != "" and one in "'\"":
-            self.note(f"quotes with a dollar before them (`${one}...{one}`)")
+            self.note(f"a quotation with a dollar sign before it (`${one}...{one}`)")
             if one == "'":
                 found = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
                 if found is None:
-                    raise _Broken("a quote without its end")
+                    raise _Broken("a quotation mark without its closing one")
                 self.at = found.end()
                 # Decoded for rules that deny; the line is not understood in any case.
                 made.append(_ESCAPE.sub(_decoded, found[1]))
@@ -669,7 +671,7 @@ class _Reader:
 
     def _variable(self, made: list[str], name: str, text: str) -> None:
         if _TOLD.fullmatch(name) or name in HARMLESS_VARIABLES or name in _CHOSEN:
-            self.note(f"the variable `{text}`, which a line can set")
+            self.note(f"the variable `{text}`, whose value the command may change")
         if self.shell == "zsh" and self.peek() != "" and self.peek() in "[:":
             self.note(f"`{text}{self.peek()}` in zsh")
         if self.peek(2) == "\\\n":
@@ -697,7 +699,7 @@ class _Reader:
         while True:
             one = self.peek()
             if one == "":
-                raise _Broken("an expansion without its end")
+                raise _Broken("an unterminated parameter expansion (`${`)")
             self.at += 2 if one == "\\" else 1
             depth += (one == "{") - (one == "}")
             if depth == 0:
@@ -708,7 +710,7 @@ class _Reader:
         while True:
             one = self.peek()
             if one == "":
-                raise _Broken("arithmetic without its end")
+                raise _Broken("an unterminated arithmetic expansion")
             self.at += 1
             depth += (one == "(") - (one == ")")
             if depth == 0:

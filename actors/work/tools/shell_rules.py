@@ -120,7 +120,7 @@ def _of_wrapper(rows: Rows, command: SimpleCommand) -> RuleVerdict | None:
         return (
             own
             if own.verdict is not None
-            else RuleVerdict(command=command.text, verdict="ask", why="it writes into a file")
+            else RuleVerdict(command=command.text, verdict="ask", why="the command writes to a file")
         )
     return own if own.pattern not in ("", "*") or own.verdict == "deny" else None
 
@@ -139,7 +139,7 @@ def _of_one(rows: Rows, command: SimpleCommand) -> RuleVerdict:
                 return RuleVerdict(command=text, verdict=verdict, pattern=pattern)
             if doubt is None and pattern != "*" and _might_mean(command, pattern):
                 doubt = RuleVerdict(
-                    command=text, verdict="ask", pattern=pattern, why="it may be what this pattern means"
+                    command=text, verdict="ask", pattern=pattern, why="the pattern may be meant to match this command"
                 )
         elif doubt is None:
             writes = pattern != "*" and bool(command.writes) and re.search(r"(?:^| )>", pattern) is not None
@@ -156,9 +156,9 @@ def _allowed(command: SimpleCommand, pattern: str, text: str, *, redirected: boo
     if pattern != "*":
         does = [word for word in beyond(command.marked) or () if not names(pattern, word)]
         if command.writes and not (redirected and len(command.writes) == 1 and pattern.count(">") <= 2):
-            why = "it writes into a file"
+            why = "the command writes to a file"
         elif does:
-            why = f"`{does[0][:80]}` may do more than read and print, and the pattern does not name it"
+            why = f"`{does[0][:80]}` may do more than read and print, and the pattern does not mention it"
     return RuleVerdict(command=text, verdict="ask" if why else "allow", pattern=pattern, why=why)
 
 

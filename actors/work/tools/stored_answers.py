@@ -145,7 +145,7 @@ class StoredAnswers:
             write_whole(self._file, data, private=True)
         except OSError as error:
             why = error.strerror or error
-            raise ConfigError(f"what is allowed for good can't be written to {self._file}: {why}") from error
+            raise ConfigError(f"permanent approvals can't be written to {self._file}: {why}") from error
 
 
 _LONGEST_PATTERN = 500
@@ -153,7 +153,7 @@ _LONGEST_PATTERN = 500
 
 
 def default_pattern(tool: Tool, arguments: Arguments) -> str:
-    """Return the pattern that `always` stores, for `Question.pattern`."""
+    """Return the pattern that the answer `always` stores for this call, as the question shows it."""
     if not _runs(tool):
         return "*"
     subject = _answer(tool, arguments).subject

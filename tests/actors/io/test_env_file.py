@@ -81,7 +81,7 @@ def test_another_file_may_be_named(tmp_path: Path, variable: str) -> None:
     environ = {variable: str(tmp_path / "other")}
     load_env_file(tmp_path, environ)
     assert environ["A"] == "other"
-    with pytest.raises(ConfigError, match=f"{variable} names '.*', which is not there"):
+    with pytest.raises(ConfigError, match=f"{variable} names '.*', and there is no such file"):
         load_env_file(tmp_path, {variable: str(tmp_path / "none")})
 
 

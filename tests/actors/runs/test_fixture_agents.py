@@ -170,7 +170,9 @@ async def test_deep_research_under_lokis_rules_wants_to_be_told_how_to_build_its
     mcp_json(stage.config_dir, **{"ddg-search": scripted()})
     outcome = await stage.run("greet", target=FIXTURES / "deep-research", compat="loki")
     assert outcome.exit_code == 3
-    assert outcome.error.message.startswith("nothing is built for rag node 'knowledge_lookup' of 'deep-research'")
+    assert outcome.error.message.startswith(
+        "no knowledge base is built for rag node 'knowledge_lookup' of 'deep-research'"
+    )
     assert stage.models.requests == []
 
 

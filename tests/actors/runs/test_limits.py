@@ -134,7 +134,7 @@ async def test_all_executions_of_a_node_share_its_limit(stage: Stage) -> None:
     outcome = await stage.run()
     assert outcome.status == "done", outcome.error
     assert len(stage.models.requests) == 2
-    assert outcome.output.count("node 'one' has used its 2 model turns (`limits: max_turns`)") == 2
+    assert outcome.output.count("node 'one' has used all of its 2 model turns (`limits: max_turns`)") == 2
 
 
 async def test_an_agents_time_is_limited(stage: Stage, mock_clock: trio.testing.MockClock) -> None:

@@ -176,9 +176,9 @@ async def test_what_is_no_agent_is_named(stage: Stage, target: Any) -> None:
         (
             {"refund": "ask"},
             {"allow": ["refund"]},
-            "`approve_all=True` gives it beforehand; --allow or `allow` does not",
+            "`approve_all=True` (--allow or `allow` do not approve it)",
         ),
-        ({"refund": "ask"}, {}, "`approve_all=True` gives it beforehand; --allow or `allow` does not"),
+        ({"refund": "ask"}, {}, "`approve_all=True` (--allow or `allow` do not approve it)"),
         ({"refund": "ask"}, {"approve_all": True}, None),
     ],
 )

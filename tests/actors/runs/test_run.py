@@ -382,13 +382,13 @@ nodes:
             callboard.Limits(max_turns=2),
             2,
             "max_turns",
-            "the run has used its 2 model turns (`max_turns`, --max-turns)",
+            "the run has used all of its 2 model turns (`max_turns`, --max-turns)",
         ),
         (
             callboard.Limits(max_turns=0),
             0,
             "max_turns",
-            "the run has used its 0 model turns (`max_turns`, --max-turns)",
+            "the run has used all of its 0 model turns (`max_turns`, --max-turns)",
         ),
         (
             callboard.Limits(max_tokens=20),
@@ -493,7 +493,7 @@ async def test_max_turns_counts_the_requests_that_are_under_way(stage: Stage) ->
     assert len(stage.models.requests) == 2
     assert outcome.exit_code == 4
     assert outcome.error is not None
-    assert outcome.error.message.count("the run has used its 2 model turns (`max_turns`, --max-turns)") == 2
+    assert outcome.error.message.count("the run has used all of its 2 model turns (`max_turns`, --max-turns)") == 2
 
 
 async def test_a_timeout_of_the_run_ends_it_with_4(stage: Stage, mock_clock: trio.testing.MockClock) -> None:

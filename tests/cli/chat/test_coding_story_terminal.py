@@ -228,7 +228,7 @@ async def _is_compacted(partner: Partner) -> None:
         await partner.says("", f"Worker {number} is well.")
         await window.shows(f"Worker {number} is well.")
     await window.shows("\nWorker 2 is well.\n\nCompressing the session.\n")
-    await window.until(lambda lines: bool(re.search(r"shortening the conversation \d+s", lines[-2])))
+    await window.until(lambda lines: bool(re.search(r"compressing the conversation \d+s", lines[-2])))
     await partner.says("/cost")
     await window.shows("\nchat ")
     await partner.says("And now?", "Nothing is left to do.")
@@ -242,8 +242,10 @@ async def _is_compacted(partner: Partner) -> None:
 
 async def _continues(partner: Partner) -> None:
     await partner.reads("> And now?\nNothing is left to do.")
-    await partner.sees(r"Reopened 'median.*': \d+ answers?, about [\d,]+ tokens( \(\d+ % of the window\))?, \$0\.\d+\.")
+    await partner.sees(
+        r"Reopened 'median.*': \d+ answers?, about [\d,]+ tokens( \(\d+ % of the context window\))?, \$0\.\d+\."
+    )
     await partner.says("Run the tests again.", Reply(calls=[RUN_TESTS]), "They still pass.")
     await partner.reads("They still pass.")
-    assert "Ran 2 tests" in partner.messages()[-1], "allowed for good"
+    assert "Ran 2 tests" in partner.messages()[-1], "permanently allowed"
     assert any("SUMMARY: median was mended" in text for text in partner.messages())

@@ -47,7 +47,7 @@ async def test_a_chat_asks_once_with_what_would_be_loaded(
     await fake_model.arrived(1)
     assert (RULE in str(fake_model.requests[0].json)) == told
     await window.until(lambda lines: any(line == "ok" for line in lines))
-    assert "until you trust" not in "\n".join(window.lines())
+    assert "not trusted" not in "\n".join(window.lines())
     assert await window.leave() == 0
     second = Window()
     try:

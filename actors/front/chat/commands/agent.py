@@ -93,7 +93,7 @@ async def _agent(line: ChatLine) -> None:
     if said and chat.place.is_empty and chat.loop_agent is not None:
         async with chat.place.change(line.hub, line.caller) as session:
             session.messages = messages_of(said)
-        await line.note(f"{words[0]} reads the conversation so far; `.clear` starts a new one.")
+        await line.note(f"{words[0]} reads the conversation so far; start a new one with `.clear`.")
 
 
 def spoken(turns: Iterable[Turn]) -> list[Turn]:
@@ -133,7 +133,8 @@ async def begin_agent(
             raise ConfigError("Please enable function calling support before using the agent.")
         if loaded.agent.mcp_servers and not settings.mcp_server_support:
             raise ConfigError(
-                f"agent '{name}' uses MCP servers, and MCP is turned off; `.set mcp_server_support true` first"
+                f"agent '{name}' uses MCP servers, and MCP is turned off; turn it on with `.set "
+                "mcp_server_support true`"
             )
     before = {name: getattr(chat, name) for name in _RESTORED}
     chat.agent, chat.loaded, chat.variables, chat.in_default_agent = name, loaded, dict(variables), False
@@ -183,14 +184,14 @@ async def _exit(line: ChatLine) -> None:
     line.chat.leave_agent()
 
 
-@command(".init", "Have the agent write or update AGENTS.md here", needs=("agent",))
+@command(".init", "Let the agent write or update AGENTS.md of this directory", needs=("agent",))
 async def _init(line: ChatLine) -> None:
     if line.rest:
         raise line.misused()
     await ask(line, LastPrompt(INIT))
 
 
-@command(".review", "Have the agent review uncommitted changes, or what you name", usage="[what]", needs=("agent",))
+@command(".review", "Let the agent review uncommitted changes, or what you name", usage="[what]", needs=("agent",))
 async def _review(line: ChatLine) -> None:
     await ask(line, LastPrompt(REVIEW.format(what=UNCOMMITTED if not line.rest else line.rest)))
 
@@ -236,13 +237,13 @@ def _numbered(texts: tuple[str, ...]) -> str:
     return "\n".join(f"{number}: {text}" for number, text in enumerate(texts, 1))
 
 
-@command(".starter", "Show the agent's conversation starters, or use one", usage="[number]", needs=("agent",))
+@command(".starter", "List the agent's conversation starters, or send one", usage="[number]", needs=("agent",))
 async def _starter(line: ChatLine) -> None:
     starters = _starters(line)
     if not starters:
         raise Conflict(f"Agent '{line.chat.agent}' has no conversation starters.")
     if not line.rest:
-        await line.say(_numbered(starters) + "\n\n`.starter NUMBER` uses one.")
+        await line.say(_numbered(starters) + "\n\nSend one with `.starter NUMBER`.")
         return
     if not line.rest.isdecimal() or not 1 <= int(line.rest) <= len(starters):
         raise UsageError(f"Usage: .starter [number], from 1 to {len(starters)}, not {line.rest[:60]!r}")
@@ -255,11 +256,11 @@ async def _starter(line: ChatLine) -> None:
 async def _edit(line: ChatLine) -> None:
     loaded = line.chat.loaded
     if loaded is None or loaded.directory is None:
-        raise Conflict(f"'{line.chat.agent}' has no file")
+        raise Conflict(f"'{line.chat.agent}' is not loaded from a file that can be edited")
     file = _file(loaded)
     # Only files of the user's configuration directory, not files of built-in agents or other paths.
     if not file.is_relative_to(line.root.config_dir):
-        raise Denied(f"{file} can't be edited here: it is outside of {line.root.config_dir}")
+        raise Denied(f"{file} can't be edited in the chat: it is outside of {line.root.config_dir}")
     if await edit_file(line, file, check=None):
         await line.note("Takes effect with the next prompt.")
 
@@ -269,7 +270,7 @@ def _file(loaded: GraphAgent | LoopAgent | WorkflowAgent) -> Path:
     return loaded.directory / Path(loaded.file).name
 
 
-@command(".clear todo", "Clear the todo list, so that the agent stops")
+@command(".clear todo", "Empty the todo list, so that the agent stops")
 async def _clear(line: ChatLine) -> None:
     place = line.chat.place
     await place.refresh(line.hub, line.caller)
@@ -279,7 +280,7 @@ async def _clear(line: ChatLine) -> None:
         )
     async with place.change(line.hub, line.caller) as session:
         session.todo = None
-    await line.note("The todo list is clear.")
+    await line.note("The todo list was emptied.")
 
 
 def _goes_on(line: ChatLine) -> bool:
@@ -340,7 +341,7 @@ async def begin_default(line: ChatLine, session: str | None, variables: dict[str
         return None
     except CallboardError as error:
         return [
-            f"No agent: '{name}' could not be begun: {error_for_client(line.caller, error)}",
+            f"No agent: '{name}' could not be started: {error_for_client(line.caller, error)}",
             *await _agents_offered(line),
         ]
     chat.in_default_agent = True
@@ -354,7 +355,7 @@ def _why_unfit(chat: Chat) -> str | None:
     if settings.enabled_tools or settings.enabled_mcp_servers:
         return ""
     if not settings.calls_functions:
-        return "function calling is off, so the model only answers"
+        return "function calling is turned off, so the model has no tools"
     gateway = chat.hub.root.gateway
     if model == gateway.choice().model and gateway.lacks_model():
         return ""  # the chat already begins with that message
@@ -363,12 +364,12 @@ def _why_unfit(chat: Chat) -> str | None:
     except CallboardError:  # the first prompt reports it
         return None
     if not all(entry.supports_function_calling for _, entry in known):
-        return f"{model} calls no tools, so it only answers"
+        return f"{model} does not support tools, so it only answers"
     if any(client.type == "local" and entry.name in KNOWN for client, entry in known):
-        return f"{model} is too small a model for tools, so it only answers"
+        return f"{model} is too small to use tools, so it only answers"
     window = chat.window_of(model)
     if window is not None and window < LEAST_WINDOW:
-        return f"the window of {model} is too small for tools ({window:,} tokens)"
+        return f"the context window of {model} is too small for tools ({window:,} tokens)"
     return None
 
 

@@ -42,7 +42,7 @@ def _clients(chat: Chat, _caller: Caller, words: Sequence[str]) -> list[tuple[st
 
 @command(
     ".authenticate",
-    "Sign in to a provider of models",
+    "Sign in to a model provider",
     usage="[client]",
     scopes=("run:files",),
     in_macros=False,
@@ -64,7 +64,7 @@ async def _authenticate(line: ChatLine) -> None:
         await line.say(f"{text}The code is {grant.user_code}")
         token = await endpoint.device_token(grant)
     await token_file_of(client.name, os.environ).put(token, server)
-    await line.note(f"signed in to client '{client.name}'")
+    await line.note(f"You are signed in to client '{client.name}'.")
 
 
 async def _by_browser(line: ChatLine, client: ClientSettings, endpoint: TokenEndpoint) -> OAuthToken:
@@ -74,25 +74,28 @@ async def _by_browser(line: ChatLine, client: ClientSettings, endpoint: TokenEnd
         text = f"{question.text} {question.problem or ''}".rstrip()
         said = await line.ask(text, secret=True)
         if said is None:
-            raise NobodyToAsk("no code was given")
+            raise NobodyToAsk("no code was entered")
         return Answer(question=question.id, value=said)
 
     # A loopback redirect receives the code itself; for any other address, the user pastes it.
     async with listening(server.redirect_uri) if is_on_loopback(server.redirect_uri) else nullcontext() as redirect:
         request = authorization(server, server.redirect_uri if redirect is None else redirect.uri)
         await line.say(f"Open this address to sign in to client '{client.name}':\n\n{request.url}")
-        text = "Paste the code that the page shows, or the address that it ends at:"
+        text = "Paste the code that the page shows, or the address of the last page:"
         if redirect is not None:
-            text = f"Waiting for the browser at {redirect.uri}; if it runs elsewhere, paste where it ended:"
+            text = (
+                f"Waiting for the browser at {redirect.uri}; if it runs on another machine, paste the address of "
+                "its last page:"
+            )
         return await endpoint.exchange(request, await code_from(ask, request, redirect, text))
 
 
 _ACTIONS = {
-    "add": "keep a new secret",
+    "add": "store a new secret",
     "get": "show the value of a secret",
     "update": "change the value of a secret",
     "delete": "remove a secret",
-    "list": "show the names of all secrets",
+    "list": "list the names of all secrets",
 }
 
 
@@ -117,29 +120,33 @@ def _completed(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[s
 )
 async def _vault(line: ChatLine) -> None:
     if line.caller.subject != LOCAL.subject:
-        raise Denied("the vault is for the person at this machine alone")
+        raise Denied("only the user of this machine may use the vault")
     action, _, name = line.rest.partition(" ")
     name = name.strip()
     if action not in _ACTIONS or bool(name) == (action == "list"):
         raise line.misused()
     if name and not is_secret_name(name):
-        wanted = "letters, digits, _ and -, the first no digit and no -"
-        raise UsageError(f"'{name[:60]}' can't be a secret's name: {wanted}")
+        wanted = "use letters, digits, _ and -, and begin with a letter or _"
+        raise UsageError(f"'{name[:60]}' can't be the name of a secret: {wanted}")
     file = line.root.vault.file
     # An external secret program can only be read.
     if file is None and action == "get":
         await line.say_privately(await line.root.vault.ready(lambda: line.root.vault.get(name) or ""))
         return
     if file is None:
-        raise UsageError("the secrets are another program's (`vault.command` of config.yaml): change them there")
+        raise UsageError(
+            "the secrets are managed by another program (`vault.command` of config.yaml): change them with that program"
+        )
     secrets = await _opened(line, file)
     if action == "list":
-        await line.say_privately("\n".join(sorted(secrets)) if secrets else "There are no secrets yet: .vault add NAME")
+        await line.say_privately(
+            "\n".join(sorted(secrets)) if secrets else "There are no secrets yet; add one with .vault add NAME"
+        )
         return
     if action == "add" and name in secrets:
-        raise UsageError(f"there is a secret '{name}' already: .vault update {name}")
+        raise UsageError(f"the secret '{name}' exists already; change it with .vault update {name}")
     if action != "add" and name not in secrets:
-        hint = did_you_mean(name, secrets) or ".vault list shows their names"
+        hint = did_you_mean(name, secrets) or "list the names with .vault list"
         raise NotFound(f"there is no secret '{name}'; {hint}")
     if action == "get":
         await line.say_privately(secrets[name])
@@ -154,7 +161,10 @@ async def _opened(line: ChatLine, file: VaultFile) -> dict[str, str]:
     opener = file.opener
     if isinstance(opener, Passphrase) and opener.is_wanted:
         if file.stamp is None:
-            raise UsageError("its passphrase has to be chosen first, with your first secret: callboard vault add NAME")
+            raise UsageError(
+                "the vault has no passphrase yet; choose one by adding the first secret in a terminal: callboard "
+                "vault add NAME"
+            )
         opener.set_passphrase(await line.ask(f"Passphrase of the vault {file.path}", secret=True) or "")
     await imported("pyrage")
     try:
@@ -169,7 +179,7 @@ async def _put(line: ChatLine, file: VaultFile, name: str, *, new: bool) -> None
     require_age()
     value = await line.ask(f"Value of {name} (hidden)", secret=True)
     if value is None or not value.strip():
-        raise UsageError("no value was typed, so nothing was changed")
+        raise UsageError("no value was entered, so nothing was changed")
     if why := unusable(value):
         raise UsageError(f"the value of {name} {why}; nothing was saved")
     handed_out(value, name=name)
@@ -179,7 +189,8 @@ async def _put(line: ChatLine, file: VaultFile, name: str, *, new: bool) -> None
         # Checked again under the file's lock: another program may have changed the vault since `_opened`.
         if new == (name in secrets):
             raise ConfigError(
-                f"'{name}' was changed meanwhile by another program; .vault list shows the names as they are now"
+                f"another program changed '{name}' in the meantime, so nothing was saved; list the present "
+                "names with .vault list"
             )
         secrets[name] = value
 
@@ -188,7 +199,7 @@ async def _put(line: ChatLine, file: VaultFile, name: str, *, new: bool) -> None
 
 
 async def _delete(line: ChatLine, file: VaultFile, name: str) -> None:
-    if not await line.confirm(f"Delete the secret '{name}' for good?"):
+    if not await line.confirm(f"Delete the secret '{name}' permanently?"):
         await line.say_privately("nothing was deleted", "note")
         return
     await trio.to_thread.run_sync(file.change, lambda secrets: secrets.pop(name, None))

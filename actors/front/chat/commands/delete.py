@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """Kind of object that can be deleted.
+    """Kind of object that `.delete` can delete, with its names and its function.
 
     Attributes:
         called: name of the kind for users.
@@ -50,7 +50,7 @@ def _files(files: NamedFiles[T], scope: str) -> Kind:
 
     async def delete(line: ChatLine, name: str) -> None:
         if files is ROLES and name == line.chat.role:
-            raise Conflict(f"the chat is in role '{name}': `.exit role` first")
+            raise Conflict(f"the chat uses the role '{name}'; leave it first with `.exit role`")
         await trio.to_thread.run_sync(files.delete, name, line.root.config_dir)
 
     return Kind(called=files.kind, names=names, delete=delete, scopes=(scope,))
@@ -64,7 +64,7 @@ async def _sessions(line: ChatLine) -> list[str]:
 
 async def _delete_session(line: ChatLine, name: str) -> None:
     if line.chat.session is not None and name in (line.chat.session.name, line.chat.session.stored.id):
-        raise Conflict(f"the chat is in session '{name}': `.exit session` first")
+        raise Conflict(f"the chat uses the session '{name}'; leave it first with `.exit session`")
     await line.root.sessions.delete(line.caller, name, agent=line.chat.agent)
 
 
@@ -74,7 +74,7 @@ async def _bases(line: ChatLine) -> list[str]:
 
 async def _delete_base(line: ChatLine, name: str) -> None:
     if name == line.chat.rag:
-        raise Conflict(f"the chat looks things up in '{name}': `.exit rag` first")
+        raise Conflict(f"the chat uses the knowledge base '{name}'; leave it first with `.exit rag`")
     recipe = await trio.to_thread.run_sync(registry.named, name, line.root.config_dir)
     # The index first: if this fails, the recipe file still names the base.
     await line.root.knowledge.drop(recipe)
@@ -91,7 +91,7 @@ async def _agents(line: ChatLine) -> list[str]:
 
 async def _delete_agent_data(line: ChatLine, name: str) -> None:
     if name == line.chat.agent:
-        raise Conflict(f"the chat is in agent '{name}': `.exit agent` first")
+        raise Conflict(f"the chat uses the agent '{name}'; leave it first with `.exit agent`")
     for meta in await line.root.sessions.list(line.caller, agent=name):
         await line.root.sessions.delete(line.caller, meta.id, agent=name)
 
@@ -111,7 +111,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-_ABOUT = {"rag": "a knowledge base, with what is built of it", "agent-data": "the sessions of an agent"}
+_ABOUT = {"rag": "a knowledge base, with its built index", "agent-data": "the sessions of an agent"}
 
 
 def _completed(_chat: Chat, _caller: Caller, words: Sequence[str]) -> list[tuple[str, str]]:
@@ -120,7 +120,7 @@ def _completed(_chat: Chat, _caller: Caller, words: Sequence[str]) -> list[tuple
 
 @command(
     ".delete",
-    "Delete things for good",
+    "Delete a role, session, macro or knowledge base permanently",
     usage="<role|session|rag|macro|agent-data> [name]",
     completes=_completed,
 )
@@ -135,7 +135,7 @@ async def _delete(line: ChatLine) -> None:
     if not known:
         raise NotFound(f"there is no {kind.called} to delete")
     if name and name not in known:
-        hint = did_you_mean(name, known) or f".delete {word} shows those there are"
+        hint = did_you_mean(name, known) or f"list the names with .delete {word}"
         raise NotFound(f"there is no {kind.called} '{name[:60]}' to delete; {hint}")
     which = f"Delete {kind.of}which {word.partition('-')[0] if kind.of else kind.called}?"
     chosen = [name] if name else await line.choose_several(which, known)

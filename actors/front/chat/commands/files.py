@@ -19,7 +19,7 @@ from .info import counted
 _LAST_REPLY = "%%"
 
 _NEW_MACRO = """\
-# Lines of the chat, played one after another.
+# Lines of the chat, executed one after another.
 variables:
   - name: topic
     rest: true
@@ -30,7 +30,7 @@ steps:
 
 @command(
     ".file",
-    "Ask about files, directories, pages and what commands write",
+    "Ask about files, directories, web pages and the output of commands",
     usage="<file|dir|url|loader:path|`command`|%%>... [-- text...]",
     scopes=("run:files",),
 )
@@ -46,7 +46,7 @@ async def _file(line: ChatLine) -> None:
 
 @command(
     ".macro",
-    "Run a macro, or make one",
+    "Run a macro, or create one",
     usage="<name> [text...]",
     in_macros=False,
     completes=lambda chat, caller, words: completion.macros(chat, caller) if len(words) == 1 else [],
@@ -66,7 +66,9 @@ async def _macro(line: ChatLine) -> None:
     arguments = words[1:]
     lines = lines_of(macro, arguments)
     if left := macro.unused_arguments(arguments):
-        await line.warn(f"{counted(len(left), 'argument')} that no variable takes: passed over. Usage: {macro.usage}")
+        await line.warn(
+            f"{counted(len(left), 'argument')} without a variable of the macro ignored. Usage: {macro.usage}"
+        )
     chat = line.chat.macro_chat() if macro.isolated else line.chat
     for each in lines:
         await line.say(f">> {each}", "echo")
@@ -82,10 +84,11 @@ async def _new(line: ChatLine, name: str) -> None:
     base = line.root.config_dir
     FILES.place_for(name, base)  # raises if the name is invalid, before the editor opens
     await line.note(
-        f"There is no macro '{name}'. Your editor opens to make one; if you leave the text unchanged, none is created."
+        f"There is no macro '{name}'. Your editor opens to create one; if you leave the text unchanged, none "
+        "is created."
     )
     new = await line.edit_until(f"{name}.yaml", _NEW_MACRO, lambda text: FILES.save(name, text, base, replace=False))
     if new is None:
-        await line.note(f"nothing was written, so there is no macro '{name}'")
+        await line.note(f"nothing was written, so the macro '{name}' was not created")
     else:
-        await line.note(f"wrote the macro '{name}': .macro {name}")
+        await line.note(f"Created the macro '{name}'; run it with .macro {name}")

@@ -19,12 +19,12 @@ from ..prompting import ask
 CONTINUE = "Go on exactly where your last answer ends. Repeat nothing of it, and say nothing before you go on."
 
 
-@command(".continue", "Have the last answer continued")
+@command(".continue", "Let the model continue its last answer")
 async def _continue(line: ChatLine) -> None:
     chat, place = line.chat, line.chat.place
     await place.refresh(line.hub, line.caller)
     if place.last() is None or place.last_reply is None:
-        raise Conflict("Unable to continue the response: nothing was answered yet.")
+        raise Conflict("Unable to continue the response: there is no answer yet.")
     start = place.mark()
     try:
         await ask(line, LastPrompt(CONTINUE), shown="continue", start=start)
@@ -53,21 +53,23 @@ def _joins(messages: list[Message], start: PromptStart) -> bool:
     return texts and first.get("role") == second.get("role") == "assistant"
 
 
-@command(".retry", "Ask the last question again, which failed")
-@command(".regenerate", "Ask the last question again, in the place of its answer")
+@command(".retry", "Ask the last question again, after it failed")
+@command(".regenerate", "Ask the last question again, and replace its answer")
 async def _again(line: ChatLine) -> None:
     chat, place = line.chat, line.chat.place
     await place.refresh(line.hub, line.caller)
     prompt = _last_prompt(line)
     if prompt is None:
-        raise Conflict("Unable to regenerate the response: nothing was asked yet.")
+        raise Conflict("Unable to regenerate the response: there is no question yet.")
     # After a prompt without any result, the last exchange belongs to an earlier prompt and must stay.
     vain = place.drop_vain()
     last, taken = place.last(), None
     if last is not None and (chat.last_prompt is None or (last in place.starts and not vain)):
         if last.end < len(place.session.messages):
             # Removing the exchange would leave later messages of others without their context.
-            raise Conflict("Something else was said in the session since; `.undo` takes back what you have asked.")
+            raise Conflict(
+                "Another client has added messages to the session since; remove your last question with `.undo`."
+            )
         taken = await place.remove_last(line.hub, line.caller)
     await ask(line, prompt, instead=taken)
 
@@ -82,7 +84,7 @@ def _last_prompt(line: ChatLine) -> LastPrompt | None:
     return LastPrompt(text_of(turns[0].content))
 
 
-@command(".undo", "Take back the last question and its answer")
+@command(".undo", "Remove the last question and its answer")
 async def _undo(line: ChatLine) -> None:
     chat = line.chat
     # Only forgets the failed prompt. The exchange before it stays, so that `.undo` never removes two at once.
@@ -94,7 +96,11 @@ async def _undo(line: ChatLine) -> None:
         return
     last = await chat.place.remove_last(line.hub, line.caller)
     if last is None:
-        why = "nothing was said yet" if chat.place.is_empty else "the earlier messages were replaced by a summary"
+        why = (
+            "the conversation has no messages yet"
+            if chat.place.is_empty
+            else "the earlier messages were replaced by a summary"
+        )
         raise Conflict(f"There is nothing to undo: {why}.")
     run, taken = last[0].run, last[1]
     chat.last_prompt, chat.reply = None, chat.place.last_reply
@@ -122,7 +128,7 @@ async def _restore(line: ChatLine, run: str) -> None:
     for each in done.restored:
         await line.note(f"{'removed' if each.done == 'removed' else 'restored'} {_relative_path(each.path)}")
     for left in done.left:
-        await line.warn(f"left {_relative_path(left.path)} as it is: {left.why}")
+        await line.warn(f"did not restore {_relative_path(left.path)}: {left.why}")
 
 
 def _relative_path(path: str) -> str:

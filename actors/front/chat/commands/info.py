@@ -113,7 +113,7 @@ def _in_full(wanted: ChatCommand) -> str:
     return "\n".join(told)
 
 
-@command(".info", "Show model, agent, session and settings", usage="[role|session|agent|rag]", at_work=True)
+@command(".info", "Show the model, agent, session and settings", usage="[role|session|agent|rag]", at_work=True)
 async def _info(line: ChatLine) -> None:
     if line.rest:
         raise line.misused()
@@ -134,7 +134,7 @@ async def _info(line: ChatLine) -> None:
 
 
 def counted(number: int, word: str) -> str:
-    """`1 tool`, `2 tools`."""
+    """Return a number with its noun: `1 tool`, `2 tools`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 

@@ -29,7 +29,7 @@ _NAMED = 20
 
 @command(
     ".rag",
-    "Look prompts up in a knowledge base, or make one",
+    "Use a knowledge base for prompts, or create one",
     usage="<name>",
     completes=lambda chat, caller, words: completion.rags(chat, caller) if len(words) == 1 else [],
 )
@@ -39,7 +39,7 @@ async def _rag(line: ChatLine) -> None:
         known = [each for each, _ in await trio.to_thread.run_sync(completion.rags, line.chat, line.caller)]
         name = (await line.choose("Which knowledge base?", known) if known else None) or ""
     if not name:
-        raise UsageError("Usage: .rag <name>; a name that is not known makes a new one")
+        raise UsageError("Usage: .rag <name>; a name that does not exist yet creates a new knowledge base")
     if not registry.is_path(name) and registry.file_of(name, line.root.config_dir) is None:
         await _make(line, name)
     recipe, is_built = await _usable(line, name)
@@ -51,7 +51,7 @@ async def _rag(line: ChatLine) -> None:
 async def use_rag(line: ChatLine, name: str) -> None:
     """Look prompts up in an existing knowledge base from now on."""
     if not registry.is_path(name) and registry.file_of(name, line.root.config_dir) is None:
-        raise NotFound(f"there is no knowledge base {name[:60]!r}; in a chat, `.rag NAME` makes one")
+        raise NotFound(f"there is no knowledge base {name[:60]!r}; create it in a chat with `.rag NAME`")
     await _usable(line, name)
     line.chat.rag = name
 
@@ -71,13 +71,16 @@ async def _make(line: ChatLine, name: str) -> None:
     """Ask the user for the documents of a new base, and write its file."""
     line.caller.need("run:files")
     settings = line.root.settings
-    text = f"There is no knowledge base {name[:60]!r} yet. What is it made of? Files, globs, URLs; `;` between them"
+    text = (
+        f"There is no knowledge base {name[:60]!r} yet. From which documents shall it be built? Files, globs, "
+        "URLs, separated by `;`"
+    )
     documents = [each.strip() for each in (await line.ask(text) or "").split(";") if each.strip()]
     if not documents:
-        raise UsageError(f"no documents were named, so there is no knowledge base {name[:60]!r}")
+        raise UsageError(f"no documents were named, so the knowledge base {name[:60]!r} was not created")
     model = settings.rag_embedding_model or None
     if model is None and (known := _embedding_models(line)):
-        model = known[0] if len(known) == 1 else await line.choose("Which model makes the vectors?", known)
+        model = known[0] if len(known) == 1 else await line.choose("Which embedding model shall be used?", known)
     size = await _number(line, "Chunk size in characters", settings.rag_chunk_size)
     overlap = await _number(line, "Overlap of chunks in characters", settings.rag_chunk_overlap)
     make = partial(
@@ -105,11 +108,11 @@ def _embedding_models(line: ChatLine) -> list[str]:
 
 
 async def _number(line: ChatLine, text: str, default: int | None) -> int | None:
-    said = await line.ask(f"{text} (Enter for {default or 'what fits the model'})", default=str(default or ""))
+    said = await line.ask(f"{text} (Enter for {default or 'the default of the model'})", default=str(default or ""))
     if not said or not said.strip():
         return default
     if not said.strip().isdecimal():
-        raise UsageError(f"'{said.strip()[:60]}' is no number of characters")
+        raise UsageError(f"'{said.strip()[:60]}' is not a number of characters")
     return int(said)
 
 
@@ -117,7 +120,7 @@ async def _recipe(line: ChatLine, name: str) -> Recipe:
     try:
         return await trio.to_thread.run_sync(registry.named, name, line.root.config_dir)
     except (OSError, RuntimeError, ValueError):  # name too long, unknown home directory, or a zero byte
-        raise NotFound(f"{name[:60]!r} names no knowledge base, and no directory that can be read") from None
+        raise NotFound(f"{name[:60]!r} is neither a knowledge base nor a readable directory") from None
 
 
 async def _build(line: ChatLine, recipe: Recipe, *, rebuild: bool = False) -> None:
@@ -129,16 +132,16 @@ async def _report_build(line: ChatLine, recipe: Recipe, report: BuildReport) -> 
     for each in report.unreadable[:_NAMED]:
         await line.warn(f"not read: {each.source}: {each.reason}")
     if len(report.unreadable) > _NAMED:
-        await line.warn(f"not read: {len(report.unreadable) - _NAMED} more")
+        await line.warn(f"could not be read: {len(report.unreadable) - _NAMED} more documents")
     if not report.chunks:
-        raise UsageError(f"{recipe.what} is empty: nothing was found that could be read")
+        raise UsageError(f"{recipe.what} is empty: none of its documents has readable text")
     sources = report.added + report.changed + report.unchanged
     await line.note(
         f"{recipe.what}: {counted(report.chunks, 'chunk')} of {counted(sources, 'source')}, in {report.seconds:.1f} s"
     )
 
 
-@command(".rebuild rag", "Build the knowledge base anew", needs=("rag",), scopes=MAKES_BASES)
+@command(".rebuild rag", "Rebuild the knowledge base", needs=("rag",), scopes=MAKES_BASES)
 async def _rebuild(line: ChatLine) -> None:
     await _build(line, await _in_use(line), rebuild=True)
 
@@ -148,14 +151,14 @@ async def _in_use(line: ChatLine) -> Recipe:
     return await _recipe(line, line.chat.rag)
 
 
-@command(".edit rag-docs", "Change what the knowledge base is made of", needs=("rag",), scopes=MAKES_BASES)
+@command(".edit rag-docs", "Edit the list of the knowledge base's documents", needs=("rag",), scopes=MAKES_BASES)
 async def _edit(line: ChatLine) -> None:
     recipe = await _in_use(line)
     file = registry.file_of(recipe.target, line.root.config_dir)
     # Bases of Loki have no file of Callboard's format.
     if file is None or recipe.upstream is not None:
         raise UsageError(
-            f"{recipe.what} has no definition file in the configuration directory, so it can't be changed here"
+            f"{recipe.what} has no definition file in the configuration directory, so it can't be edited in the chat"
         )
     text = await trio.to_thread.run_sync(partial(file.read_text, encoding="utf-8"))
     base = line.root.config_dir
@@ -165,7 +168,7 @@ async def _edit(line: ChatLine) -> None:
     await _build(line, await _in_use(line))
 
 
-@command(".sources rag", "Show where the last answer's passages came from", needs=("rag",), at_work=True)
+@command(".sources rag", "Show the sources of the last answer's passages", needs=("rag",), at_work=True)
 async def _sources(line: ChatLine) -> None:
     sources = await _retrieved(line)
     await line.say("\n".join(sources) if sources else "No sources")
@@ -213,6 +216,6 @@ async def _info(line: ChatLine) -> None:
     await line.say(table(rows))
 
 
-@command(".exit rag", "Stop looking prompts up", needs=("rag",))
+@command(".exit rag", "Stop using the knowledge base", needs=("rag",))
 async def _exit(line: ChatLine) -> None:
     line.chat.rag = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EFFORTS: tuple[str, ...] = get_args(ReasoningEffort)
 
 
-@command(".cost", "Show what the chat has cost", at_work=True)
+@command(".cost", "Show the cost of the chat", at_work=True)
 async def _cost(line: ChatLine) -> None:
     chat = line.chat
     rows: list[tuple[str, object]] = [("chat", usd(chat.cost, chat.priced))]
@@ -41,11 +41,12 @@ async def _cost(line: ChatLine) -> None:
     await line.say(table(rows))
     if not chat.priced:
         await line.note(
-            "A model has no known price: `callboard usage` names it, `input_price` in config.yaml sets one."
+            "The price of a model is not known: `callboard usage` names the model; set its `input_price` in "
+            "config.yaml."
         )
 
 
-@command(".context", "Show what the next request holds", at_work=True)
+@command(".context", "Show the content of the next request", at_work=True)
 async def _context(line: ChatLine) -> None:
     info = line.chat.info()
     turns = turns_of(line.chat.place.session)
@@ -60,14 +61,14 @@ async def _context(line: ChatLine) -> None:
     await line.say(table(rows))
 
 
-@command(".diff", "Show what the last answer has changed in files", usage="[run]", at_work=True)
+@command(".diff", "Show the file changes of the last answer", usage="[run]", at_work=True)
 async def _diff(line: ChatLine) -> None:
     run = line.rest or line.chat.last_run
     if run is None:
-        raise Conflict("No run has changed anything yet.")
+        raise Conflict("No run has changed a file yet.")
     changed = await changes_of_run(line.hub, line.caller, run)
     if not changed.files:
-        await line.note(f"{run} has changed no file with our own tools.")
+        await line.note(f"{run} has changed no file with Callboard's built-in tools.")
     for file in changed.files:
         if file.diff:
             await line.say(file.diff, "diff")
@@ -75,19 +76,19 @@ async def _diff(line: ChatLine) -> None:
             await line.note(f"{file.how}: {file.path}" + (f" ({file.note})" if file.note else ""))
 
 
-@command(".prompt last", "Show what the model saw last", at_work=True)
+@command(".prompt last", "Show the last request to the model", at_work=True)
 async def _prompt_last(line: ChatLine) -> None:
     if line.chat.last_run is None:
-        raise Conflict("No model was asked yet.")
+        raise Conflict("No request was sent to a model yet.")
     await line.say(call_text(await call_of(line.hub, line.caller, line.chat.last_run)))
 
 
-@command(".steer", "Send a message to the agent while it works", usage="<text>", at_work=True)
+@command(".steer", "Send a message to the agent while it runs", usage="<text>", at_work=True)
 async def _steer(line: ChatLine) -> None:
     if not line.rest:
         raise line.misused()
     if line.chat.answering is None:
-        raise Conflict("Nothing is at work; type a prompt.")
+        raise Conflict("No agent is running; type a prompt instead.")
     await steer(line)
 
 
@@ -96,13 +97,13 @@ def _efforts(_chat: Chat, _caller: Caller, words: Sequence[str]) -> completion.N
 
 
 @command(
-    ".reasoning", "Set how much the model thinks first", usage=f"<{'|'.join((*EFFORTS, 'null'))}>", completes=_efforts
+    ".reasoning", "Set the model's reasoning effort", usage=f"<{'|'.join((*EFFORTS, 'null'))}>", completes=_efforts
 )
 async def _reasoning(line: ChatLine) -> None:
     chat, given = line.chat, line.rest
     if not given:
         now = chat.place.session.reasoning_effort or chat.settings.reasoning_effort
-        await line.say(str(now or "as the model does by itself"))
+        await line.say(str(now or "default of the model"))
         return
     if given not in (*EFFORTS, "null"):
         raise UsageError(f"Usage: .reasoning <{'|'.join((*EFFORTS, 'null'))}>")
@@ -129,7 +130,13 @@ def _kinds(_chat: Chat, _caller: Caller, words: Sequence[str]) -> completion.Nam
     return [(each, "") for each in _KINDS] if len(words) < 2 else []
 
 
-@command(".list", "List what there is", usage=f"<{'|'.join(_KINDS)}>", at_work=True, completes=_kinds)
+@command(
+    ".list",
+    "List models, agents, roles, sessions and more",
+    usage=f"<{'|'.join(_KINDS)}>",
+    at_work=True,
+    completes=_kinds,
+)
 async def _list(line: ChatLine) -> None:
     # The singular is accepted as well: `.list role`.
     kind = line.rest if line.rest in _KINDS else f"{line.rest}s"
@@ -138,7 +145,7 @@ async def _list(line: ChatLine) -> None:
     await _listed(line, kind)
 
 
-@command(".agents", "List the agents; `.agent NAME` changes to one", at_work=True)
+@command(".agents", "List the agents; change to one with `.agent NAME`", at_work=True)
 async def _agents(line: ChatLine) -> None:
     await _listed(line, "agents")
 

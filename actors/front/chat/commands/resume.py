@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 async def _resume(line: ChatLine) -> None:
     found = resumable_turns(line)
     if not found and not line.chat.stores:
-        raise Conflict("No answer of this session was interrupted by the end of its process.")
+        raise Conflict("No answer of this session was interrupted.")
     if not found:
         await _reopen(line)
         return
@@ -38,7 +38,7 @@ async def _resume(line: ChatLine) -> None:
 
 async def _reopen(line: ChatLine) -> None:
     if not await reopen(line, CHOOSE):
-        await line.note("nothing was chosen")
+        await line.note("no chat was selected")
         return
     for kind, text in last_exchange(line.chat):
         await line.say(text, kind)
@@ -94,7 +94,7 @@ async def _newest(line: ChatLine) -> str:
     for meta in await stored_chats(line):
         if meta.cwd == here:
             return meta.id
-    raise NotFound(f"no chat of {here} is stored; `callboard --resume` lists those of other directories")
+    raise NotFound(f"no chat of {here} is stored; list those of other directories with `callboard --resume`")
 
 
 async def _chosen(line: ChatLine) -> str | None:
@@ -156,7 +156,7 @@ def last_exchange(chat: Chat) -> list[tuple[SaidKind, str]]:
     if place.is_empty:
         return []
     session, window = place.session, chat.window_of(chat.model_in_use)
-    share = f" ({100 * place.tokens // window} % of the window)" if window else ""
+    share = f" ({100 * place.tokens // window} % of the context window)" if window else ""
     counts = [f"{place.turns} answer{'' if place.turns == 1 else 's'}", f"about {place.tokens:,} tokens{share}"]
     counts += [usd(session.meta.cost)] if session.meta.cost else []
     title = place.stored.alias if chat.session is not None else session.title

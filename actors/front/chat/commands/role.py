@@ -25,7 +25,7 @@ from .info import table
 
 @command(
     ".role",
-    "Take on a role, or ask in one once",
+    "Use a role, or ask one question in a role",
     usage="<name> [text]",
     needs=("no agent",),
     completes=lambda chat, caller, words: completion.roles(chat, caller) if len(words) < 2 else [],
@@ -37,7 +37,7 @@ async def _role(line: ChatLine) -> None:
     if text and await _is_there(line, line.rest):  # a role name may contain spaces
         name, text = line.rest, ""
     if not await _is_there(line, name) and not await _made(line, name):
-        raise NotFound(f"Unknown role `{repr(name[:60])[1:-1]}`: there is no such role, and none was made")
+        raise NotFound(f"Unknown role `{repr(name[:60])[1:-1]}`, and none was created")
     if text.strip():
         # A session of its own: the exchange must not become part of the conversation.
         once = ChatStorage.in_memory(None, Session(role_name=name))
@@ -55,7 +55,7 @@ async def use_role(line: ChatLine, name: str) -> None:
     await _leave_default(line)
     await _change(line, name, None)
     if (unserved := without_servers(role, line.chat.settings)) is not None:
-        await line.warn(f"{unserved}; `.set mcp_server_support true` turns it on")
+        await line.warn(f"{unserved}; turn MCP on with `.set mcp_server_support true`")
 
 
 async def use_prompt(line: ChatLine, text: str) -> None:
@@ -69,7 +69,8 @@ async def use_prompt(line: ChatLine, text: str) -> None:
 def _check_empty(line: ChatLine) -> None:
     if line.chat.agent is not None and not line.chat.in_default_agent:
         raise UsageError(
-            f"a role is for a chat without an agent, and in this one '{line.chat.agent}' answers; `.exit agent` first"
+            f"a role can't be used together with an agent, and this chat uses '{line.chat.agent}'; leave it "
+            "first with `.exit agent`"
         )
     if line.chat.session is not None and not line.chat.session.is_empty:
         raise Conflict(MISSING["empty session"])
@@ -90,7 +91,7 @@ async def _change(line: ChatLine, name: str | None, prompt: str | None) -> None:
         change_role(session, name, prompt)
 
 
-@command(".prompt", "Take on a role that is this text", usage="<text>", needs=("no agent",))
+@command(".prompt", "Use a text as role", usage="<text>", needs=("no agent",))
 async def _prompt(line: ChatLine) -> None:
     if not line.rest:
         raise line.misused()
@@ -119,8 +120,8 @@ async def _made(line: ChatLine, name: str) -> bool:
     known = [each for each, _ in await trio.to_thread.run_sync(completion.roles, line.chat, line.caller)]
     hint = f" ({near})" if (near := did_you_mean(base, known)) else ""
     await line.note(
-        f"There is no role '{base}'{hint}. Your editor opens to make one; "
-        "if you leave the text unchanged, none is created."
+        f"There is no role '{base}'{hint}. Your editor opens to create one; if you leave the text unchanged, "
+        "none is created."
     )
     return await _edited(line, base, _NEW)
 
@@ -183,7 +184,7 @@ def _settings(role: Role, session: Session) -> dict[str, Any]:
 async def _edit(line: ChatLine) -> None:
     name = line.chat.role
     if name is None:
-        raise Conflict("this role is a prompt and has no file; `.save role NAME` makes one")
+        raise Conflict("this role was set with `.prompt` and has no file; create one with `.save role NAME`")
     base = split_name(name)[0]
     place = locate(base, line.root.config_dir)
     text = await trio.to_thread.run_sync(FILES.text_of, place.file)
@@ -191,7 +192,7 @@ async def _edit(line: ChatLine) -> None:
         await line.note("Takes effect with the next prompt.")
 
 
-@command(".save role", "Keep the role under a name", usage="[name]", needs=("role",), scopes=("write:roles",))
+@command(".save role", "Save the role under a name", usage="[name]", needs=("role",), scopes=("write:roles",))
 async def _save(line: ChatLine) -> None:
     chat = line.chat
     name = line.rest or chat.role or await line.ask("Name of the role:") or ""

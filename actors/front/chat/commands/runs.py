@@ -40,7 +40,7 @@ LONGEST = 100
 """Maximum characters of a step's text."""
 
 
-@command(".steps", "Show what the last run has done, step by step", usage="[run]", at_work=True, scopes=("write:runs",))
+@command(".steps", "Show the steps of the last run", usage="[run]", at_work=True, scopes=("write:runs",))
 async def _steps(line: ChatLine) -> None:
     run, after = _run(line, line.rest), 0
     steps: list[Step] = []
@@ -52,12 +52,12 @@ async def _steps(line: ChatLine) -> None:
         after = page.next
     rows = [(str(step.row), step.where, step.what, step.text) for step in steps]
     await line.say("\n".join(in_columns([("STEP", "WHERE", "WHAT", ""), *rows], LONGEST)))
-    await line.note("`.from STEP [words]` starts a new run that continues from one of these steps.")
+    await line.note("Start a new run from one of these steps with `.from STEP [words]`.")
 
 
 @command(
     ".from",
-    "Run again from a step of the last run, with other words",
+    "Start a new run from a step of the last one, with other words",
     usage="<step> [words...]",
     scopes=("write:runs", "run:agents"),
 )
@@ -72,8 +72,7 @@ async def _from(line: ChatLine) -> None:
     looked = await fork_run(line.hub, line.caller, wanted)
     if looked.again:
         await line.say(
-            "The new run repeats these effects, which came after that step:\n"
-            + "\n".join(f"- {each}" for each in looked.again)
+            "The new run repeats these side effects of later steps:\n" + "\n".join(f"- {each}" for each in looked.again)
         )
         if not await line.confirm("Go on?"):
             return
@@ -85,11 +84,11 @@ async def _from(line: ChatLine) -> None:
 def _run(line: ChatLine, word: str) -> str:
     run = word or line.chat.last_run
     if run is None:
-        raise Conflict("No run was begun here yet; `.steps RUN` shows those of another one.")
+        raise Conflict("This chat has no run yet; show the steps of another run with `.steps RUN`.")
     return run
 
 
-@command(".ps", "Show the runs under way", at_work=True, scopes=("read:runs",))
+@command(".ps", "List the active runs", at_work=True, scopes=("read:runs",))
 async def _ps(line: ChatLine) -> None:
     shown = _listed([], under_way) if (under_way := _under_way(line)) else "Nothing runs."
     await line.say(shown)
@@ -117,7 +116,7 @@ def _others(chat: Chat, caller: Caller) -> list[Chat]:
 
 
 def about(chat: Chat) -> str:
-    """Return the description of a chat for completions."""
+    """Return the description of a chat that is shown in completions of its id."""
     return f"{_state(chat):<9} {_answers(chat)}  {chat.subject or ''}".rstrip()
 
 
@@ -179,7 +178,7 @@ def _shows_or_goes(chat: Chat, caller: Caller, word: str) -> bool:
 
 @command(
     ".attach",
-    "Change to another chat, or watch a run; alone, list both",
+    "Change to another chat, or watch a run; without argument, list both",
     usage="[chat|run]",
     scopes=("read:runs",),
     at_work=_shows_or_goes,
@@ -191,17 +190,17 @@ async def _attach(line: ChatLine) -> None:
     if not word:
         others, under_way = _others(line.chat, line.caller), _under_way(line)
         there = bool(others or under_way)
-        await line.say(_listed(others, under_way) if there else "There is no other chat, and nothing runs.")
+        await line.say(_listed(others, under_way) if there else "There is no other chat, and no active run.")
         return
     if word == line.chat.id:
-        raise Conflict(f"{word} is this chat")
+        raise Conflict(f"{word} is the chat that you are in")
     chats, runs = _matching_chats(line.chat, line.caller, word), _matching_runs(line.chat, line.caller, word)
     ids = [*(each.id for each in chats), *(each.run for each in runs)]
     if not ids:
-        raise NotFound(f"there is no chat and no run {word[:60]!r}; .attach shows what there is")
+        raise NotFound(f"there is no chat and no run {word[:60]!r}; list them with .attach")
     if len(ids) > 1:
         named = _listed(chats, runs, MOST_NAMED)
-        raise Conflict(f"{word[:60]!r} begins {len(ids)} ids; .attach takes one of them\n{named}")
+        raise Conflict(f"{word[:60]!r} is the beginning of {len(ids)} ids; use one of them with .attach\n{named}")
     if chats:
         line.attach = chats[0].id
     else:

@@ -104,7 +104,7 @@ def _to_keep(chat: Chat, session: Session) -> None:
         session.save_session = True
 
 
-@command(".clear", "Begin a new conversation; the one so far stays stored")
+@command(".clear", "Begin a new conversation; the present one stays stored")
 async def _clear(line: ChatLine) -> None:
     chat = line.chat
     if line.rest:  # a typing error in `.clear todo` must not end the conversation
@@ -117,10 +117,10 @@ async def _clear(line: ChatLine) -> None:
     memory.meta, memory.title = type(memory.meta)(), None
     chat.memory = ChatStorage.in_memory(chat.memory.stored.agent, memory)
     chat.last_prompt = chat.reply = chat.title = None
-    await line.note("A new conversation begins." + (" `.resume` lists the earlier ones." if stored else ""))
+    await line.note("A new conversation begins." + (" List the earlier ones with `.resume`." if stored else ""))
 
 
-@command(".empty session", "Forget what was said in the session", needs=("session",))
+@command(".empty session", "Remove all messages of the session", needs=("session",))
 async def _empty(line: ChatLine) -> None:
     await _now(line.chat).empty(line.hub, line.caller)
 
@@ -130,12 +130,12 @@ def _now(chat: Chat) -> ChatStorage:
     return chat.session
 
 
-@command(".compress session", "Put a summary in the place of what was said", needs=("session",))
+@command(".compress session", "Replace the messages of the session by a summary", needs=("session",))
 async def _compress_session(line: ChatLine) -> None:
     await _compress(line)
 
 
-@command(".compact", "Replace what was said by a summary, also without a session")
+@command(".compact", "Replace the messages by a summary, also without a session")
 async def _compress(line: ChatLine) -> None:
     chat, place, before = line.chat, line.chat.place, line.chat.place.tokens
     try:
@@ -149,7 +149,7 @@ async def _compress(line: ChatLine) -> None:
     finally:
         chat.doing = None
     place.starts.clear()
-    await line.note(shortened_by(before, place.tokens) if done else "There is too little to compress.")
+    await line.note(shortened_by(before, place.tokens) if done else "The conversation is too short to be compressed.")
 
 
 @command(".info session", "Show the session", needs=("session",), at_work=True)
@@ -199,7 +199,7 @@ async def _edit(line: ChatLine) -> None:
     place.starts.clear()
 
 
-@command(".save session", "Keep the session under a name", usage="[name]")
+@command(".save session", "Save the session under a name", usage="[name]")
 async def _save(line: ChatLine) -> None:
     chat = line.chat
     if chat.session is None and chat.memory.kept:  # a name turns a stored chat into a session
@@ -221,7 +221,9 @@ async def save(line: ChatLine, name: str) -> None:
             await sessions.rename(line.caller, place.stored.id, name)
             before = place.name
             await place.refresh(line.hub, line.caller)
-            await line.note(f"The session is called '{place.name}' now, not '{before}'; `.fork NAME` makes a copy.")
+            await line.note(
+                f"The session was renamed from '{before}' to '{place.name}'; to make a copy, use `.fork NAME`."
+            )
         return
     session = deepcopy(place.session)
     _to_keep(line.chat, session)
@@ -248,14 +250,14 @@ async def leave(line: ChatLine) -> None:
     keeps = _wish(chat, place.session)
     ends = place.temporary and not place.is_empty and keeps is not False
     if ends and not line.caller.has("write:sessions"):
-        await line.note("The session was not saved: that needs the scope 'write:sessions'.")
+        await line.note("The session was not saved, because the scope 'write:sessions' is missing.")
     elif ends:
         name: str | None = ""
         if keeps is None:
             if line.in_macro or not await line.confirm("Save session?"):
                 name = None
             else:
-                name = await line.ask("Session name (empty for one by itself):", default="")
+                name = await line.ask("Session name (leave empty to get one automatically):", default="")
         if name is not None:
             await save(line, name)
     # A named session that was not saved at first.
@@ -270,7 +272,7 @@ async def leave(line: ChatLine) -> None:
 async def _fork(line: ChatLine) -> None:
     chat, place = line.chat, line.chat.place
     if place.is_empty:
-        raise Conflict("there is nothing to fork: nothing was said yet")
+        raise Conflict("there is nothing to fork: the conversation has no messages yet")
     # A round trip through the file format copies exactly the fields that a session file stores.
     copy = read_session(write_session(place.session), "the session")
     copy.meta = type(copy.meta)()
@@ -285,7 +287,7 @@ async def _fork(line: ChatLine) -> None:
         )
         chat.session = ChatStorage(stored, kept=True)
     chat.session.starts = [replace(each) for each in place.starts]
-    await line.note(f"This is now a copy: session '{chat.session.name}'.")
+    await line.note(f"This chat now continues in a copy: session '{chat.session.name}'.")
 
 
 @command(".exit", "Leave the chat", usage="[role|session|agent|rag]")

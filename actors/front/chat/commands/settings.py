@@ -75,7 +75,7 @@ async def set_model(line: ChatLine, name: str) -> None:
 
 def _check_model_name(name: str) -> None:
     if len(name) > _LONGEST or not name.isprintable():
-        raise UsageError(f"{name[:60]!r} names no model; `.list models` shows those there are")
+        raise UsageError(f"{name[:60]!r} is not a known model; list the models with `.list models`")
 
 
 def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> completion.Names:
@@ -99,7 +99,7 @@ def _values(chat: Chat, caller: Caller, words: Sequence[str]) -> completion.Name
     if known is None or len(words) > 2:
         return []
     now = chat.value_of(key)
-    shown = [] if now is None else [(as_text(now), "as it is now")]
+    shown = [] if now is None else [(as_text(now), "the present value")]
     return [*shown, *((each, "") for each in known.suggests if each not in dict(shown))]
 
 
@@ -151,7 +151,7 @@ async def _set(line: ChatLine) -> None:
     if key == "save_session" and value is True and await chat.place.resume(line.hub, line.caller):
         chat.last_prompt, chat.reply = None, chat.place.last_reply
         await line.note(
-            "The session is saved again, and continues from its file; messages from the time in between are not in it."
+            "The session is saved again, and continues from its file; the messages sent in between are not in the file."
         )
         return
     async with chat.place.change(line.hub, line.caller) as session:
@@ -174,7 +174,7 @@ async def _check_names(line: ChatLine, key: str, text: str) -> None:
         known = {ALL, *line.root.mcp.config.names, *line.root.settings.mapping_mcp_servers}
         for name in split(text):
             if name not in known:
-                await line.warn(f"MCP server '{name}' is not configured; `.mcp` shows those there are")
+                await line.warn(f"MCP server '{name}' is not configured; list the servers with `.mcp`")
 
 
 def _check_agent(chat: Chat, key: str) -> None:
@@ -182,9 +182,14 @@ def _check_agent(chat: Chat, key: str) -> None:
     if chat.agent is None:
         return
     if key in _OF_AGENT:
-        raise UsageError(f"agent '{chat.agent}' has the tools and servers of its file; `{key}` is for a chat without")
+        raise UsageError(
+            f"agent '{chat.agent}' uses the tools and servers of its own file; `{key}` only applies to chats "
+            "without an agent"
+        )
     if key in _OF_LOOP and chat.loop_agent is None:
-        raise UsageError(f"`{key}` does not apply to '{chat.agent}', a graph or workflow: its nodes say it in its file")
+        raise UsageError(
+            f"`{key}` does not apply to '{chat.agent}', a graph or workflow: set it for the nodes in its file"
+        )
 
 
 Check = Callable[[str, str], Sequence[Problem]]
@@ -242,7 +247,9 @@ async def _config(line: ChatLine) -> None:
         return read_settings(text, file, dict(os.environ))[1]
 
     if await edit_file(line, config_file(line.root.config_dir), check=check):
-        await line.note("Takes effect when callboard starts again; `.set` changes most settings of this chat at once.")
+        await line.note(
+            "Takes effect when callboard starts again; most settings of this chat can be changed at once with `.set`."
+        )
 
 
 @command(".edit mcp-config", "Edit mcp.json", scopes=_SCOPES, in_macros=False)

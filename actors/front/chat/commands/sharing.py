@@ -22,13 +22,15 @@ _KINDS = ("agents", "roles", "macros", "tools", "workflows", "mcp")
 
 
 def _offered(words: Sequence[str]) -> list[tuple[str, str]]:
-    ours = [("builtin", "what comes with Callboard, to be edited")] if len(words) == 1 else []
+    ours = (
+        [("builtin", "bundles built into Callboard, installed as files that you can edit")] if len(words) == 1 else []
+    )
     return [*ours, *((kind, "") for kind in _KINDS)]
 
 
 @command(
     ".install",
-    "Install agents, roles, macros, tools that people share",
+    "Install shared agents, roles, macros and tools",
     usage="<git-url[#ref]|directory|builtin> [agents|roles|macros|tools|workflows|mcp|name]...",
     scopes=("run:files",),
     in_macros=False,
@@ -38,7 +40,7 @@ async def _install(line: ChatLine) -> None:
     words = split_words(line.rest)
     if not words:
         for name, (bundle, changed) in manage.installed(line.root.config_dir).items():
-            left = f"; you have changed {len(changed)} of its files" if changed else ""
+            left = f"; you have edited {len(changed)} of its files" if changed else ""
             await line.say(f"{name}  {bundle.url}{left}")
         raise line.misused()
     source = BUILT_IN if words[0] in ("builtin", BUILT_IN) else words[0]

@@ -38,7 +38,9 @@ MOST_RUNS = 1000
 async def _tools(line: ChatLine) -> None:
     loaded = line.chat.loaded
     if isinstance(loaded, WorkflowAgent):
-        raise UsageError(f"'{line.chat.agent}' is a workflow: each of its nodes names its own tools, in its file")
+        raise UsageError(
+            f"'{line.chat.agent}' is a workflow: each of its nodes names its own tools, in the workflow's file"
+        )
     registry = line.root.registry
     if loaded is not None:
         about = loaded.graph if isinstance(loaded, GraphAgent) else loaded.agent
@@ -52,7 +54,7 @@ async def _tools(line: ChatLine) -> None:
     rows = [("tools", ", ".join(dict.fromkeys((*own, *named))) or "none")]
     rows += [("servers", ", ".join(servers))] if servers else []
     if loaded is None and (others := sorted(set(known) - set(named))):
-        rows += [("also there", f"{', '.join(others)}; `.set enabled_tools NAME,NAME` has the model use them")]
+        rows += [("also there", f"{', '.join(others)}; let the model use them with `.set enabled_tools NAME,NAME`")]
     await line.say(table(rows))
 
 
@@ -79,7 +81,7 @@ def _without_agent(line: ChatLine) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )
 
 
-@command(".permissions", "Show what tools may do without asking", at_work=True, scopes=("run:files",))
+@command(".permissions", "Show which tools run without asking", at_work=True, scopes=("run:files",))
 async def _permissions(line: ChatLine) -> None:
     settings, kept = line.chat.settings, StoredAnswers(Path.cwd(), os.environ)
     sandbox = settings.sandbox
@@ -87,9 +89,11 @@ async def _permissions(line: ChatLine) -> None:
     rows += [(f"config.yaml: {name}", _rule(rule)) for name, rule in settings.permissions.items()]
     for each in await trio.to_thread.run_sync(kept.all):
         what = f"may {each.subject}" if each.beyond else each.subject or "any call"
-        rows.append((f"allowed for good here: {each.tool}", " ".join(what.split())[:LONGEST]))
-    rows.append(("all others", "tools that write, run or send something ask; all else goes ahead"))
-    await line.say(f"{table(rows)}\n\n`callboard permissions explain COMMAND` says what becomes of a call, and why.")
+        rows.append((f"permanently allowed in this directory: {each.tool}", " ".join(what.split())[:LONGEST]))
+    rows.append(("all others", "tools that write, execute or send need approval; other tools run without asking"))
+    await line.say(
+        f"{table(rows)}\n\n`callboard permissions explain COMMAND` shows whether a call is allowed, and why."
+    )
 
 
 def _rule(rule: Verdict | PermissionRule) -> str:
@@ -104,12 +108,14 @@ async def _mcp(line: ChatLine) -> None:
     action, _, server = line.rest.partition(" ")
     if action == "reload":
         names = await line.hub.mcp_reload(line.caller, server.strip() or None)
-        await line.note(f"read mcp.json again; {', '.join(names) or 'no server'} will be restarted")
+        await line.note(f"mcp.json was read again; restarting {', '.join(names) or 'no server'}")
         return
     if action:
         raise line.misused()
     servers = line.hub.mcp_status(line.caller)
-    await line.say(table([(each.name, _server(each)) for each in servers]) if servers else "mcp.json names no servers.")
+    await line.say(
+        table([(each.name, _server(each)) for each in servers]) if servers else "mcp.json configures no servers."
+    )
 
 
 def _server(each: ServerStatus) -> str:
@@ -167,9 +173,13 @@ async def _trust(line: ChatLine) -> None:
     picked = {"yes": _YES, "no": _NO}.get(line.rest)
     if picked is None:
         known = record is not None and record.trusted
-        changed = "The files for agents have changed since you trusted them" if known else "There are files for agents"
+        changed = (
+            "The files for agents in this directory have changed since you trusted them"
+            if known
+            else "This directory has files for agents"
+        )
         rows = await trio.to_thread.run_sync(rows_of, root, files)
-        until = "Until you say yes, no model reads them and nothing in them runs."
+        until = "Until you trust them, no model reads them and nothing in them runs."
         asked = f"{changed} in {root}. Load them?\n{table(rows)}\n{until}"
         picked = await line.choose(hidden(asked), [_YES, _NO, _LATER], default=_LATER)
     if picked == _YES:
@@ -177,6 +187,6 @@ async def _trust(line: ChatLine) -> None:
         await line.note("Takes effect with the next prompt. You are asked again when a file changes.")
     elif picked == _NO:
         await trio.to_thread.run_sync(refuse, root, os.environ)
-        await line.note("None of these files is loaded. `.trust yes` changes that.")
+        await line.note("None of these files is loaded; load them with `.trust yes`.")
     else:
-        await line.note("The files are not loaded in this chat. `.trust` asks again.")
+        await line.note("The files are not loaded in this chat; to be asked again, use `.trust`.")

@@ -78,7 +78,7 @@ PAGE = 256 * 1024
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
-    """Event as encoded once for all readers: the line of the log without its newline."""
+    """Event encoded once for all its readers, as the line of the log without its newline."""
 
     seq: int
     kind: str
@@ -103,7 +103,7 @@ _HEAD = json_decoder(_Head)
 
 
 def logged(line: bytes) -> LoggedEvent:
-    """Return the event on a complete line."""
+    """Decode a complete line of a log."""
     head = _HEAD.decode(line)
     return LoggedEvent(head.seq, head.kind, line, head.actor)
 

@@ -108,8 +108,8 @@ class RunLogs:
             self.past = await trio.to_thread.run_sync(self._begin)
         except OSError as error:
             raise ConfigError(
-                f"the logs of runs can't be written in {self.directory}: {error.strerror or error}; "
-                "set XDG_STATE_HOME to a directory that can be written to"
+                f"the logs of runs can't be written to {self.directory}: {error.strerror or error}; set "
+                "XDG_STATE_HOME to a writable directory"
             ) from error
         self.writer.start()
         return self
@@ -215,11 +215,11 @@ class RunLogs:
         self.past.update(with_interrupted(known, self.interrupted))
 
     async def page(self, run: str, offset: int, after: int, most: int = 1_000_000) -> LogPage:
-        """Call `reading.read_page` in a worker thread."""
+        """Read a page of events like `files.read_page`, in a worker thread."""
         return await trio.to_thread.run_sync(read_page, self.directory / run, offset, after, most)
 
     async def several(self, run: str, after: int, most: int) -> list[LoggedEvent]:
-        """Return at most `most` events after a number, fewer if they are long, and at least one if any exists."""
+        """Return at most `most` events after a number: fewer if they are long, at least one if any exists."""
         found: list[LoggedEvent] = []
         offset = size = 0
         while len(found) < most and size < MOST_AT_ONCE:
@@ -343,7 +343,7 @@ def as_interrupted(info: RunInfo | None, run: InterruptedRun, about: About) -> R
         info = RunInfo(run=run.run, target=about.target, name=about.name, owner=about.owner, prompt=about.prompt)
         info.started, info.ended, info.session = started, started, about.session or None
     if run.why_not:
-        error = ErrorReport(code="cannot_go_on", message=f"it can't be resumed: {run.why_not}")
+        error = ErrorReport(code="cannot_go_on", message=f"the run can't be resumed: {run.why_not}")
         return msgspec.structs.replace(info, status="lost", life=run.life, resumable=False, error=error)
     return msgspec.structs.replace(
         info, status="interrupted", life=run.life, resumable=True, stuck=run.stuck, open_questions=0

@@ -106,7 +106,7 @@ class RunLog:
             return
         if self._writer.behind > BACKLOG:
             # The event loop must not wait, and memory is bounded, so the log gives up; the run continues.
-            self.spoil("the disk does not keep up")
+            self.spoil("the disk is too slow for the events")
             return
         self._writer.put(self, line)
 
@@ -123,7 +123,7 @@ class RunLog:
         self._writer.put(self, from_any_thread(done))
 
     def end(self) -> None:
-        """Close a file that has no summary."""
+        """Close the log's file, for a log without a summary."""
         self._writer.put(self, _nothing)
 
     def forget(self) -> None:
@@ -159,7 +159,7 @@ class RunLog:
         block = b"\n".join([*lines, b""])
         # One block may exceed the limit if nothing else waits: a disk that works takes it at once.
         if self.unwritten + len(block) > max(MOST_UNWRITTEN, len(block)):
-            self.spoil("the unwritten events of its log exceed the memory for them")
+            self.spoil("too many events of the run are not written yet")
         if self.broken:
             return len(block)
         if block:
@@ -187,7 +187,7 @@ class RunLog:
             self._report(error.strerror or str(error))
             return False
         except ValueError as error:  # the summary cannot be encoded; the log of events is unaffected
-            log.warning("a summary in %s could not be written: %s", self.directory, error)
+            log.warning("the summary in %s could not be written: %s", self.directory, error)
             self._kept = None
         return True
 

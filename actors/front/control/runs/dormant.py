@@ -160,7 +160,7 @@ class Dormant:
             self.runs[run] = questions
         finally:
             self._finish(run)
-        log.info("%s waits for people alone, and is played again when an answer comes", run)
+        log.info("%s only waits for answers of users and was unloaded; it continues when an answer arrives", run)
 
     def _take_out(self, run: str) -> None:
         del self.runs[run]

@@ -131,7 +131,7 @@ class LiveRun:
                 sum_up(self.info, self.view, event)
                 self.log.stands(self.info)
         except Exception:  # logged: a run must end for its readers even if its summary fails
-            log.exception("%s can't be summed up", event.run)
+            log.exception("the summary of %s can't be updated", event.run)
         if event.kind in TERMINAL:
             self._end()
         if self._news:
@@ -195,7 +195,7 @@ def _encoded(event: Event) -> bytes:
     try:
         return encode(event)
     except (TypeError, ValueError, RecursionError):  # mostly a lone surrogate in the output of a program
-        log.warning("event %d of %s (%s) is no JSON as it is", event.seq, event.run, event.kind)
+        log.warning("event %d of %s (%s) can't be encoded as JSON unchanged", event.seq, event.run, event.kind)
     told = {"schema_version": SCHEMA_VERSION, **{name: getattr(event, name) for name in event.__struct_fields__}}
     told["ts"] = rfc3339(event.ts)
     try:

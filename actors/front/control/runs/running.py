@@ -92,7 +92,7 @@ class Running:
         """Raise `Saturated` if the maximum number of runs is under way."""
         most = self._options.max_runs
         if most and self.under_way >= most:
-            raise Saturated(f"{most} runs are under way, the maximum of this server; try again later")
+            raise Saturated(f"{most} runs are active, which is the limit of this server; try again later")
 
     @property
     def at_work(self) -> int:
@@ -240,7 +240,7 @@ class Running:
         return self._logs.recorder(run, self._redactor())
 
     def without_secrets(self, data: bytes) -> bytes:
-        """Return this JSON without secrets."""
+        """Return JSON data with secrets redacted."""
         return self._redactor()(data)
 
     def _redactor(self) -> Callable[[bytes], bytes]:
@@ -269,7 +269,7 @@ class Running:
         try:
             await plays()
             if info.run in self._starting:
-                raise ActorCancelled(f"{info.run} was over before it began")
+                raise ActorCancelled(f"{info.run} ended before it began")
         except Exception:  # a failed run must not end the hub
             if info.run in self._starting:  # the task that called `start` gets the error
                 raise
@@ -316,8 +316,8 @@ class Running:
         actor = self._root.kernel.actor.child(id)
         if actor is not None and actor.end is None:
             text = (
-                f"the log of this run can't be written ({record.log.trouble}); the run goes on, and its events are "
-                "kept in memory, as far as there is room, until they can be"
+                f"the log of this run can't be written ({record.log.trouble}); the run continues, and its "
+                "events are kept in memory, as far as there is room, until the log can be written"
             )
             actor.emit(Warned(code="log_broken", message=text))
 
@@ -337,7 +337,7 @@ def check_owner(caller: Caller, owner: str, run: str) -> None:
     if owner == caller.subject or caller.has("admin:runs"):
         return
     if caller.has("read:runs"):
-        raise Denied(f"{run} belongs to another subject; that needs the scope 'admin:runs'")
+        raise Denied(f"{run} belongs to another subject; accessing it needs the scope 'admin:runs'")
     raise no_run(run)
 
 
@@ -347,9 +347,7 @@ def no_run(run: str) -> NotFound:
 
 def owned_by_other_process(run: str) -> Conflict:
     """Return the error for an attempt to control a run of another process."""
-    return Conflict(
-        f"{run} is executed by another process, and only that one can steer it; here it can only be watched"
-    )
+    return Conflict(f"{run} is executed by another process and can only be watched; to steer it, use that process")
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ MODULES = (about, roles, runs, completions, sessions, openai, agui)
 
 @route("GET", "/openapi.json", OPEN, tag="about", gives=dict)
 async def document(_: HttpCall) -> Response:
-    """This document."""
+    """The OpenAPI document of this server."""
     return reply(openapi_document())
 
 
@@ -82,21 +82,21 @@ _TEXT = {"type": "string"}
 _EVENTS = {"description": "Server-sent events; docs/server.md says which. This dialect has no schema for one of them."}
 
 DESCRIPTIONS = {
-    400: "The request is not as it should be",
+    400: "The request is not valid",
     401: "No token, or an unknown one",
-    403: "The caller may not do this",
-    404: "There is no such thing, or the caller may not see it",
-    405: "Not with this method",
-    408: "The body did not come to its end",
-    409: "Not in the state it is in",
+    403: "The caller lacks the permission",
+    404: "There is no such resource, or the caller may not see it",
+    405: "The path does not support this method",
+    408: "The body was not complete in time",
+    409: "The resource is not in a state that allows this",
     413: "The body is too long",
     415: "The body is not JSON",
     429: "Too many requests; Retry-After says when to try again",
     499: "It was cancelled",
-    500: "Something went wrong here",
+    500: "The server failed with an internal error",
     502: "A model's provider failed",
-    503: "As much is under way as may be, or the server is about to end; Retry-After says when to try again",
-    504: "It took too long",
+    503: "A limit of the server is reached, or the server is shutting down; Retry-After says when to try again",
+    504: "The request took too long",
 }
 
 
@@ -134,7 +134,7 @@ def _operation(route: HttpRoute, by_type: dict[Any, Json], error: Json) -> Json:
     }
     parameters = [*_path_parameters(route), *_query_parameters(route)]
     if route.resumes:
-        about = "The id of the last event that was seen; the stream goes on after it."
+        about = "The id of the last event received; the stream resumes after it."
         schema = {"type": "string", "pattern": "^[0-9]{0,15}$"}
         parameters.append({"name": "Last-Event-ID", "in": "header", "schema": schema, "description": about})
     if parameters:

@@ -50,13 +50,13 @@ _route = partial(route, tag="about")
 
 @_route("POST", "/v1/auth/check", ANYBODY, gives=Subject)
 async def check(call: HttpCall) -> Response:
-    """Who the token stands for."""
+    """Return the subject and the scopes of the token."""
     return reply(Subject(subject=call.caller.subject, scopes=sorted(call.caller.scopes)))
 
 
 @_route("GET", "/v1/info", ANYBODY, gives=Info)
 async def info(call: HttpCall) -> Response:
-    """What serves, and for how long."""
+    """Return the server's version, uptime and number of active runs."""
     under_way = 0
     if call.caller.has("read:runs"):
         under_way = sum(not run.over for run in call.hub.list(call.caller, limit=1_000))
@@ -73,30 +73,30 @@ async def info(call: HttpCall) -> Response:
 
 @_route("GET", "/v1/models", READ_MODELS, gives=ModelsList)
 async def models(call: HttpCall) -> Response:
-    """Models, and agents that can be asked like one."""
+    """List the models, and the agents, graphs and workflows that can be used in place of a model."""
     return reply(ModelsList(data=await _models(call)))
 
 
 @_route("GET", "/v1/models/{model:path}", READ_MODELS, gives=ModelTold, errors=(404,))
 async def model(call: HttpCall) -> Response:
-    """One model."""
+    """Return one model."""
     wanted = call.path("model")
     found = next((each for each in await _models(call) if each.id == wanted), None)
     if found is None:
-        raise NotFound(f"there is no model '{wanted[:60]}'; GET /v1/models lists those there are")
+        raise NotFound(f"there is no model '{wanted[:60]}'; list the models with GET /v1/models")
     return reply(found)
 
 
 @_route("GET", "/v1/agents", READ_AGENTS, gives=AgentsList)
 async def agents(call: HttpCall) -> Response:
-    """Everything that can be run."""
+    """List the agents, graphs and workflows that can be run."""
     targets = await call.hub.targets(call.caller)
     return reply(AgentsList(agents=convert(targets, list[AgentTold], from_attributes=True)))
 
 
 @_route("GET", "/v1/usage", READ_USAGE, gives=UsageReport)
 async def usage(call: HttpCall, query: UsageQuery) -> Response:
-    """What models have cost: of the caller's own runs, with the scope `admin:runs` of all."""
+    """Return the tokens and cost of models: of the caller's own runs, or of all runs with the scope `admin:runs`."""
     by = convert(query.by.split(","), list[UsageGroup])
     return reply(await usage_of(call.api.root, call.caller, by, query.days))
 
@@ -125,21 +125,21 @@ async def _models(call: HttpCall) -> list[ModelTold]:
 
 @route("GET", "/healthz/live", OPEN, gives=dict, errors=(503,), tag="health")
 async def live(call: HttpCall) -> Response:
-    """Whether it lives."""
+    """Check that the process is not shutting down."""
     status, body = call.api.health.live()
     return reply(body, status)
 
 
 @route("GET", "/healthz/ready", OPEN, gives=dict, errors=(503,), tag="health")
 async def ready(call: HttpCall) -> Response:
-    """Whether it takes work."""
+    """Check that the server accepts work."""
     status, body = await call.api.health.ready()
     return reply(body, status)
 
 
 @route("GET", "/metrics", METRICS, media=("text/plain",), tag="health")
 async def metrics(call: HttpCall) -> Response:
-    """Figures for Prometheus."""
+    """Return the metrics in the format of Prometheus."""
     if call.api.metrics is None:
         raise NotFound("this server has no metrics: they are disabled")
     from ...metrics import CONTENT_TYPE
@@ -149,7 +149,7 @@ async def metrics(call: HttpCall) -> Response:
 
 @route("GET", "/v1/info/mcp", READ_MCP, gives=McpInfo, tag="mcp")
 async def status(call: HttpCall) -> Response:
-    """The MCP servers, and what their pool did so far."""
+    """Return the MCP servers, and the counters of their pool."""
     servers = call.hub.mcp_status(call.caller)
     counters = msgspec.to_builtins(call.api.root.mcp.statistics())
     return reply(McpInfo(servers=servers, counters=counters))
@@ -157,13 +157,13 @@ async def status(call: HttpCall) -> Response:
 
 @route("POST", "/v1/mcp/reload", RELOAD_MCP, gives=ReloadReply, optional_body=True, tag="mcp")
 async def reload(call: HttpCall, body: ReloadBody) -> Response:
-    """Read mcp.json again."""
+    """Read mcp.json again, and restart one MCP server or all that run."""
     return reply(ReloadReply(reloaded=await call.hub.mcp_reload(call.caller, body.server)))
 
 
 @route("GET", "/v1/rags", READ_AGENTS, gives=RagsList, tag="knowledge")
 async def knowledge(call: HttpCall) -> ASGIApp:
-    """Knowledge bases with a name."""
+    """List the named knowledge bases."""
     from ....work.knowledge.registry import names
 
     return reply(RagsList(rags=[RagTold(name=name) for name in names(call.api.root.config_dir)]))
@@ -171,12 +171,12 @@ async def knowledge(call: HttpCall) -> ASGIApp:
 
 @route("POST", "/v1/rags/{name}/rebuild", REBUILD_KNOWLEDGE, gives=RebuildReply, errors=(404, 502), tag="knowledge")
 async def rebuild(call: HttpCall) -> ASGIApp:
-    """Build a knowledge base anew."""
+    """Rebuild a knowledge base."""
     from ....work.knowledge.registry import named, names
 
     root, name = call.api.root, call.path("name")
     if name not in names(root.config_dir):
-        raise NotFound(f"there is no knowledge base '{name[:60]}'; GET /v1/rags lists those there are")
+        raise NotFound(f"there is no knowledge base '{name[:60]}'; list them with GET /v1/rags")
     recipe = named(name, root.config_dir)
 
     async def perform(send: Send) -> None:
@@ -198,7 +198,7 @@ async def _file(call: HttpCall) -> Response:
     path = call.request.url.path
     found = asset(path)
     if found is None:
-        raise NotFound(f"there is nothing at {path[:200]}")
+        raise NotFound(f"nothing is served at {path[:200]}")
     return Response(found.body, headers={**HEADERS, "content-type": found.content_type})
 
 

@@ -54,7 +54,7 @@ Told = list[dict[str, Json]]
 
 
 class AguiMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message of the conversation; `content` is text, or parts.
+    """Message of the conversation; `content` is text, or a list of parts.
 
     Attributes:
         tool_calls: of an assistant message.
@@ -69,14 +69,14 @@ class AguiMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ContextEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of the client's state that the model is shown."""
+    """Part of the client's state that is shown to the model."""
 
     description: Text
     value: Text
 
 
 class ResumeEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An answer to an interrupt. Of several that are open, one may be answered alone."""
+    """Answer to an interrupt. Several open interrupts may be answered one by one."""
 
     interrupt_id: Name
     status: Literal["resolved", "cancelled"]
@@ -134,7 +134,7 @@ def _text_of(content: Json) -> str | None:
 
 
 class Agui:
-    """Projects a run to AG-UI events.
+    """Mapping of a run's events to AG-UI events.
 
     Args:
         thread, run: ids chosen by the client.
@@ -383,7 +383,7 @@ async def _prepared(call: HttpCall, target: str, body: RunAgentInput) -> tuple[P
     tools = body.tools or []
     warnings = []
     if tools and target.partition("/")[0] in ("graph", "workflow"):
-        text = f"tools: {target} is no agent and no model; the tools of its nodes are its own"
+        text = f"tools: {target} is neither an agent nor a model; its nodes only use their own tools"
         warnings.append(Warned(code="client_tools", message=text))
         tools = []
     messages = chat_messages(body)
@@ -490,9 +490,9 @@ async def _resumed(call: HttpCall, entries: list[ResumeEntry]) -> tuple[RunInfo,
     open = {question.id: question for question in call.hub.questions(call.caller)}
     runs = {open[entry.interrupt_id].run for entry in entries if entry.interrupt_id in open}
     if not runs:
-        raise Conflict("none of these questions waits for an answer any more")
+        raise Conflict("none of these questions is open any more")
     if len(runs) > 1:
-        raise UsageError("resume: the answers are for several runs; resume one after the other")
+        raise UsageError("resume: the answers belong to several runs; resume each run with a separate request")
     run = call.hub.get(call.caller, runs.pop())
     after = run.seq
     for entry in entries:

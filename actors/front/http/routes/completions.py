@@ -44,7 +44,7 @@ Prompt = Annotated[Text, Meta(description="What is said.")]
 
 
 class FileGiven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file to put before the prompt: an absolute `path` on the server (scope `run:files`), or a `url`."""
+    """File to insert before the prompt: an absolute `path` on the server (scope `run:files`), or a `url`."""
 
     path: Path | None = None
     url: Path | None = None
@@ -68,7 +68,7 @@ class CompletionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class SessionCompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prompt into a session.
+    """Prompt in a session.
 
     Attributes:
         stream: tell what happens as it happens (SSE), not only what came of it; so does `Accept: text/event-stream`.
@@ -84,7 +84,7 @@ class SessionCompletionRequest(CompletionOptions, frozen=True, kw_only=True, for
 
 
 class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A prompt that no session keeps: to `agent`, else to the model itself, in a `role` if one is named.
+    """Prompt without a session: for `agent`, or else for the model itself, in a `role` if one is named.
 
     The fields from `max_tokens` on are those of OpenAI's old completions; those from `seed` on change nothing.
 
@@ -100,11 +100,13 @@ class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unk
     max_tokens: Limit | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     stop: Value | Words | None = None
-    n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
-    best_of: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="Only one answer is supported.")] | None = None
+    best_of: Annotated[int, Meta(ge=1, le=1, description="Only one answer is supported.")] | None = None
     echo: bool | None = False
     logprobs: Annotated[int, Meta(ge=0, le=0, description="There are none.")] | None = None
-    suffix: Annotated[str, Meta(max_length=0, description="Nothing is put behind an answer.")] | None = None
+    suffix: (
+        Annotated[str, Meta(max_length=0, description="Inserting text before a suffix is not supported.")] | None
+    ) = None
     stream_options: StreamOptions | None = None
     seed: Json = None
     user: Json = None
@@ -137,7 +139,7 @@ class CompletionRequest(CompletionOptions, frozen=True, kw_only=True, forbid_unk
 
 
 class ToolCallTold(msgspec.Struct, kw_only=True):
-    """A tool call: its arguments and its result as text, both without their middle where they are long."""
+    """Tool call: its arguments and its result as text; the middle of long ones is left out."""
 
     id: str
     name: str
@@ -147,7 +149,7 @@ class ToolCallTold(msgspec.Struct, kw_only=True):
 
 
 class UsageTold(msgspec.Struct, kw_only=True):
-    """Tokens as providers counted them; `cost` in USD, as far as prices are known: `priced` says whether all are."""
+    """Tokens as counted by the providers; `cost` in USD. `priced` is false if the price of a model is not known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -156,7 +158,7 @@ class UsageTold(msgspec.Struct, kw_only=True):
 
 
 class CompletionReply(msgspec.Struct, kw_only=True):
-    """What came of a prompt."""
+    """Answer to a prompt, with its tool calls and usage."""
 
     request_id: str
     run: str
@@ -171,7 +173,7 @@ class CompletionReply(msgspec.Struct, kw_only=True):
 
 
 class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one answer, as OpenAI's old completions have it."""
+    """The only choice of an OpenAI `text_completion`."""
 
     text: str
     index: int = 0
@@ -180,7 +182,7 @@ class TextChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TextUsage(UsageTold, kw_only=True):
-    """Tokens by our names and by OpenAI's."""
+    """Number of tokens under Callboard's names and under OpenAI's."""
 
     prompt_tokens: int | msgspec.UnsetType = msgspec.UNSET
     completion_tokens: int | msgspec.UnsetType = msgspec.UNSET
@@ -188,7 +190,9 @@ class TextUsage(UsageTold, kw_only=True):
 
 
 class OneShotReply(CompletionReply, kw_only=True):
-    """What came of a prompt; with the fields of an OpenAI `text_completion` where the request is one."""
+    """Answer to a prompt without a session; for a request in OpenAI's format also with the fields of a
+    `text_completion`.
+    """
 
     usage: TextUsage = msgspec.field(default_factory=TextUsage)
     id: str | msgspec.UnsetType = msgspec.UNSET
@@ -267,7 +271,7 @@ class CompletionProjection:
             case ev.Warned(message=message, code=code):
                 yield "warning", {"message": message, "code": code}
             case ev.QuestionAsked(question=question):
-                message = f"a question waits for an answer: {question['text']}"
+                message = f"the run waits for the answer to a question: {question['text']}"
                 yield "info", {"message": message, "question": question}
             case ev.RunFinished() | ev.RunFailed() | ev.RunCancelled():
                 yield from self._ended(event.kind, self._view.outcome or {})
@@ -377,11 +381,14 @@ _route = partial(route, tag="completions", media=(SSE,), errors=(404, 409, 499, 
 
 @_route("POST", "/v1/completions", START, gives=OneShotReply)
 async def one_shot(call: HttpCall, body: CompletionRequest) -> ASGIApp:
-    """One prompt to an agent or a model; nothing is kept. With a `model` alone, also as OpenAI's old completions."""
+    """Send one prompt to an agent or a model; nothing is stored. With a `model` alone, the format is also OpenAI's."""
     if body.is_openais and not call.accepts(SSE):
         return await _as_openai(call, body)
     if body.echo or body.stream_options or not isinstance(body.prompt, str):
-        raise UsageError("echo, stream_options and a list as `prompt` need OpenAI's shape: a `model`, and no other key")
+        raise UsageError(
+            "echo, stream_options and a list as `prompt` are only supported in OpenAI's format: a `model`, and "
+            "no keys of Callboard"
+        )
     await check_role(call, body.role, body.model)
     call.check_model(body.model)
     asked = await call.hub.request(call.caller, asked_for(body, body.agent or ""))
@@ -436,7 +443,7 @@ class _Whole:
 
 @_route("POST", "/v1/sessions/{id}/completions", PROMPT, gives=CompletionReply)
 async def in_session(call: HttpCall, body: SessionCompletionRequest) -> ASGIApp:
-    """One prompt into a session."""
+    """Send one prompt to a session."""
     call.check_model(body.model)
     stored = await call.api.root.sessions.get(call.caller, call.path("id"))
     asked = await call.hub.request(call.caller, asked_for(body, stored.agent or ""))
@@ -460,12 +467,12 @@ def overrides(body: SessionCompletionRequest | CompletionRequest, *, agent: bool
 
 
 def asked_for(body: SessionCompletionRequest | CompletionRequest, target: str) -> StartRun:
-    """Return the start request."""
+    """Return the start request for the prompt, its files and its options."""
     files = [given.path or given.url or "" for given in body.files]
     if "" in files or any(given.path and given.url for given in body.files):
-        raise UsageError("files: each has either a `path` or a `url`")
+        raise UsageError("files: each entry must have either a `path` or a `url`")
     if any(given.url and not given.url.startswith(("http://", "https://")) for given in body.files):
-        raise UsageError("files: a `url` begins with http:// or https://")
+        raise UsageError("files: a `url` must begin with http:// or https://")
     return StartRun(
         target=target,
         prompt=body.text,
@@ -492,7 +499,12 @@ async def _stream_run(call: HttpCall, turns: Sequence[SessionTurn], run: RunInfo
     for turn in turns:
         await turn.over.wait()
         if isinstance(turn.error, CallboardError):  # the answer is sent anyway
-            more = [("warning", {"code": turn.error.code, "message": f"this was not kept: {turn.error}"})]
+            more = [
+                (
+                    "warning",
+                    {"code": turn.error.code, "message": f"this turn was not saved in the session: {turn.error}"},
+                )
+            ]
         elif turn.error is not None:
             raise turn.error
         more += told.rounded_off(compressed=turn.rounded.compressed, autonamed=turn.rounded.autonamed)

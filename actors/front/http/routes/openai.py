@@ -50,7 +50,7 @@ DONE = event(b"[DONE]")
 
 @_route("POST", "/v1/chat/completions", START, gives=ChatCompletionReply, media=(SSE,), errors=(404, 499, 502))
 async def complete(call: HttpCall, body: ChatCompletionRequest) -> ASGIApp:
-    """A chat completion as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
+    """Create a chat completion in OpenAI's format: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
     find = partial(call.api.remembered.find, call.caller.subject)
     prepared = await prepare(call, body, asked(body.messages, tools=body.tools is not None, find=find))
 
@@ -109,19 +109,21 @@ async def prepare(call: HttpCall, body: ChatCompletionRequest, conversation: Con
         request = msgspec.structs.replace(request, overrides=overrides)
         hooks = RunCallbacks(tools=tuple(tools), on_history=left.take) if tools else NO_HOOKS
     elif body.tools:
-        raise UsageError(f"tools: {body.model} is no agent and no model; the tools of its nodes are its own")
+        raise UsageError(f"tools: {body.model} is neither an agent nor a model; its nodes only use their own tools")
     return PreparedChat(request=request, hooks=hooks, client_calls=left)
 
 
 def offered(tool: ToolOffered) -> Tool:
-    """Return a tool of the client's, whose call ends the run."""
+    """Return a tool for a function of the client; a call of it ends the run."""
     function = tool.function
     spec = ToolSpec(name=function.name, description=function.description or "")
     if function.parameters:
         spec = msgspec.structs.replace(spec, parameters=function.parameters)
 
     async def run(*_: Any) -> Any:
-        raise ToolFailed(f"'{function.name}' can be called by the agent that was asked only")
+        raise ToolFailed(
+            f"'{function.name}' can only be called by the agent that the request names, not by its child agents"
+        )
 
     return Tool(spec=spec, run=run, origin="function", elsewhere=True)
 
@@ -172,10 +174,10 @@ async def begin(call: HttpCall, model: str, conversation: ConversationRequest) -
     found = await call.hub.target(call.caller, name)
     if found is None or found.dialect != kind:
         hint = f"; it is a {found.dialect}: {found.dialect}/{name[:60]}" if found is not None else ""
-        raise NotFound(f"there is no {kind} '{name[:60]}'{hint}; GET /v1/models lists those there are")
+        raise NotFound(f"there is no {kind} '{name[:60]}'{hint}; list them with GET /v1/models")
     if kind != "agent":
         if images or not prompt:
-            raise UsageError(f"messages: a {kind} takes the text of the last message, and nothing else")
+            raise UsageError(f"messages: a {kind} only accepts the text of the last message")
         return StartedConversation(
             wanted=StartRun(target=name, prompt=_after(conversation.system, prompt)), talks=False
         )
@@ -211,7 +213,7 @@ def target_of(name: str | None, forwarded: Any) -> str:
     """
     named = name or (forwarded.get("target") if isinstance(forwarded, dict) else None)
     if not isinstance(named, str) or not named:
-        raise UsageError("what is to be run? ?target=agent/NAME, or `target` in forwardedProps")
+        raise UsageError("no target is named: use ?target=agent/NAME, or `target` in forwardedProps")
     return named
 
 
@@ -219,7 +221,7 @@ def target_of(name: str | None, forwarded: Any) -> str:
     "POST", "/v1/responses", START, tag="openai", gives=ResponseReply, media=(SSE,), errors=(404, 499, 502)
 )  # fmt: skip
 async def respond(call: HttpCall, body: ResponsesRequest) -> ASGIApp:
-    """A response as OpenAI's: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
+    """Create a response in OpenAI's format: `model` is agent/NAME, graph/NAME, workflow/NAME, or a model."""
     stored, subject = call.api.responses, call.caller.subject
     earlier = stored.messages(subject, body.previous_response_id)
     fresh, places = messages_of(body.input, partial(stored.item, subject))
@@ -258,7 +260,7 @@ def model_agent(model: str | None, instructions: str = "") -> Agent:
 
 @route("POST", "/v1/embeddings", START, tag="openai", gives=EmbeddingsReply, errors=(404, 502))
 async def embed(call: HttpCall, body: EmbeddingsRequest) -> ASGIApp:
-    """Vectors of texts as OpenAI's; `model` is an embedding model."""
+    """Create embeddings of texts in OpenAI's format; `model` is an embedding model."""
     root = call.api.root
     model = _full_name(root, body.model)
     try:

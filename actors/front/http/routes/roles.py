@@ -27,26 +27,26 @@ _route = partial(route, tag="roles")
 
 @_route("GET", "/v1/roles", READ_ROLES, gives=RolesList)
 async def listed(call: HttpCall) -> Response:
-    """Every role that can be named."""
+    """List the roles."""
     return reply(RolesList(roles=await trio.to_thread.run_sync(_all, call)))
 
 
 @_route("GET", "/v1/roles/{name}", READ_ROLES, gives=RoleDetail, errors=(404,))
 async def one(call: HttpCall) -> Response:
-    """A role, with its file."""
+    """Return a role with its file."""
     return reply(await trio.to_thread.run_sync(_one, call))
 
 
 @_route("PUT", "/v1/roles/{name}", WRITE_ROLE, gives=RoleDetail, made=201)
 async def write(call: HttpCall, body: RoleBody) -> Response:
-    """Write a role, a new one (201) or in the place of what is there."""
+    """Create a role (201), or replace an existing one."""
     made, new = await trio.to_thread.run_sync(_write, call, body)
     return reply(made, 201 if new else 200, {"location": f"/v1/roles/{quote(made.name)}"} if new else None)
 
 
 @_route("DELETE", "/v1/roles/{name}", DELETE_ROLE, status=204, errors=(404,))
 async def remove(call: HttpCall) -> Response:
-    """Remove a role. One that comes with Callboard stays."""
+    """Delete a role. Built-in roles can't be deleted."""
     base = call.api.root.config_dir
     with _without_directories(base):
         await trio.to_thread.run_sync(FILES.delete, call.path("name"), base)
@@ -54,7 +54,7 @@ async def remove(call: HttpCall) -> Response:
 
 
 async def check_role(call: HttpCall, name: str | None, model: str | None = None) -> None:
-    """Check a role.
+    """Raise an error if the role does not exist, or the caller may not use its model.
 
     Args:
         model: model that replaces the role's.
@@ -69,7 +69,7 @@ async def check_role(call: HttpCall, name: str | None, model: str | None = None)
         with _without_directories(call.api.root.config_dir):
             await trio.to_thread.run_sync(partial(check_file, call.caller, name, call.api.root, model=model))
     except NotFound:
-        raise UsageError(f"there is no role '{name[:60]}'; GET /v1/roles lists those there are") from None
+        raise UsageError(f"there is no role '{name[:60]}'; list the roles with GET /v1/roles") from None
 
 
 def _all(call: HttpCall) -> list[RoleTold]:

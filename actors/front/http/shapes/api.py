@@ -15,7 +15,7 @@ Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs: of one `status`, older than the run `before`, `limit` at most."""
+    """Query of runs: with one `status`, older than the run `before`, at most `limit`."""
 
     status: RunStatus | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -23,27 +23,27 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Events after number `after`; of a page, `limit` at most."""
+    """Query of events after number `after`; a page has at most `limit`."""
 
     after: Number = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
 
 
 class ResumeQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """With `with_changes` it goes on with its file as it is today, and not as it was when it began."""
+    """Options of a resume: with `with_changes` the run uses its file as it is now, not as it was at its start."""
 
     with_changes: bool = False
 
 
 class RowsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows after number `after`, `limit` at most."""
+    """Query of journal rows after number `after`, at most `limit`."""
 
     after: Number = 0
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another run with the steps of this one up to a place, and what is different; see `_run/fork`."""
+    """Fork of a run: the step up to which the steps are repeated, and the changes; see `_run/fork`."""
 
     at: int | Name
     prompt: Text | None = None
@@ -56,26 +56,30 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class RunQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run only."""
+    """Query restricted to one run."""
 
     run: Name | None = None
 
 
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the last `days`, today included; `by` is `day`, `model`, `agent` or `key`, or several with commas between."""
+    """Query of usage in the last `days`, today included; `by` is `day`, `model`, `agent` or `key`, or several separated
+    by commas.
+    """
 
     by: Annotated[str, Meta(pattern=GROUPS)] = "day,model"
     days: Days = 30
 
 
 class TargetQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What is run: `agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model."""
+    """Target of a run: `agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model."""
 
     target: Path | None = None
 
 
 class RunsPage(msgspec.Struct, kw_only=True):
-    """Runs, newest first: `limit`, fewer if they are long. `next` is the `before` of the next page, if any."""
+    """Runs, newest first: at most `limit`, fewer if they are long. `next` is the `before` of the next page, if there is
+    one.
+    """
 
     runs: list[RunInfo]
     next: str | None = None
@@ -89,20 +93,20 @@ class EventsPage(msgspec.Struct, kw_only=True):
 
 
 class CancelReply(msgspec.Struct, kw_only=True):
-    """Whether there was something to cancel."""
+    """Reply to a cancellation: false if the run had already ended."""
 
     run: str
     cancelled: bool
 
 
 class AnswerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`yes` or `no` to a confirmation, a list for a checkbox, else a text."""
+    """Answer to a question: `yes` or `no` to a confirmation, a list for a checkbox, otherwise a text."""
 
     value: Answer
 
 
 class AnswerReply(msgspec.Struct, kw_only=True):
-    """The question has its answer."""
+    """Confirmation that the answer was accepted."""
 
     question: str
     answered: bool
@@ -115,7 +119,7 @@ class QuestionsPage(msgspec.Struct, kw_only=True):
 
 
 class Subject(msgspec.Struct, kw_only=True):
-    """Who the token stands for, and what they may do."""
+    """Subject and scopes of a token."""
 
     subject: str
     scopes: list[str]
@@ -138,14 +142,14 @@ class ModelTold(msgspec.Struct, kw_only=True):
 
 
 class ModelsList(msgspec.Struct, kw_only=True):
-    """As OpenAI lists models."""
+    """List of models in OpenAI's format."""
 
     data: list[ModelTold]
     object: str = "list"
 
 
 class AgentTold(msgspec.Struct, kw_only=True):
-    """An agent that can be run by its name; `problem` says why not, if it can't."""
+    """Agent that can be run by its name; `problem` is the reason if it can't."""
 
     name: str
     dialect: str
@@ -156,25 +160,25 @@ class AgentTold(msgspec.Struct, kw_only=True):
 
 
 class AgentsList(msgspec.Struct, kw_only=True):
-    """Every agent, graph and workflow."""
+    """List of all agents, graphs and workflows."""
 
     agents: list[AgentTold]
 
 
 class RagTold(msgspec.Struct, kw_only=True):
-    """A knowledge base."""
+    """Named knowledge base."""
 
     name: str
 
 
 class RagsList(msgspec.Struct, kw_only=True):
-    """Every knowledge base that has a name."""
+    """List of all named knowledge bases."""
 
     rags: list[RagTold]
 
 
 class RebuildReply(msgspec.Struct, kw_only=True):
-    """What a rebuild has found: counts of sources and of chunks."""
+    """Result of a rebuild: numbers of sources and of chunks."""
 
     name: str
     added: int = 0
@@ -185,7 +189,7 @@ class RebuildReply(msgspec.Struct, kw_only=True):
 
 
 class Info(msgspec.Struct, kw_only=True):
-    """What serves. `uptime` is seconds, `runs` are those under way that the caller may see."""
+    """State of the server. `uptime` is in seconds; `runs` is the number of active runs that the caller may see."""
 
     name: str
     version: str
@@ -195,26 +199,26 @@ class Info(msgspec.Struct, kw_only=True):
 
 
 class McpInfo(msgspec.Struct, kw_only=True):
-    """The MCP servers, and what their pool did so far."""
+    """MCP servers, and the counters of their pool."""
 
     servers: list[ServerStatus]
     counters: dict[str, Json]
 
 
 class ReloadBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which MCP server; all of them, if none is named."""
+    """MCP server to restart; without a name all of them."""
 
     server: Name | None = None
 
 
 class ReloadReply(msgspec.Struct, kw_only=True):
-    """The servers that were started anew, or will be when they are wanted."""
+    """Names of the MCP servers that were restarted, or will be at their next use."""
 
     reloaded: list[str]
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of it may be left out.
+    """Options of a new session, all of them optional.
 
     Attributes:
         alias: what people call it; no two sessions of an agent have the same.
@@ -232,13 +236,13 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class AttachBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is attached, by its name."""
+    """Name of the role, agent or knowledge base to set."""
 
     name: Name
 
 
 class SessionTold(msgspec.Struct, kw_only=True):
-    """A session, as a list shows it."""
+    """Session as an entry of a list."""
 
     id: str
     alias: str | None = None
@@ -253,7 +257,7 @@ class SessionTold(msgspec.Struct, kw_only=True):
 
 
 class SessionDetail(SessionTold, kw_only=True):
-    """A session with its messages; `compressed_messages` are those that a summary stands for now."""
+    """Session with its messages; `compressed_messages` are those that a summary has replaced."""
 
     messages: list[dict[str, Json]] = []
     compressed_messages: list[dict[str, Json]] = []
@@ -266,14 +270,14 @@ class SessionsPage(msgspec.Struct, kw_only=True):
 
 
 class CompressReply(msgspec.Struct, kw_only=True):
-    """Whether there was enough to shorten."""
+    """Reply to a compression: false if the session was too short."""
 
     id: str
     compressed: bool
 
 
 class RoleTold(msgspec.Struct, kw_only=True):
-    """A role, as a list shows it.
+    """Role as an entry of a list.
 
     Attributes:
         source: `config` for one of the server's user, `library` for one that comes with Callboard.
@@ -292,19 +296,19 @@ class RoleTold(msgspec.Struct, kw_only=True):
 
 
 class RoleDetail(RoleTold, kw_only=True):
-    """A role with its file; `warnings` are about that."""
+    """Role with its file, and the `warnings` about that file."""
 
     text: str
     warnings: list[str] = []
 
 
 class RolesList(msgspec.Struct, kw_only=True):
-    """Every role."""
+    """List of all roles."""
 
     roles: list[RoleTold]
 
 
 class RoleBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file of a role: front matter, if any, and text."""
+    """Complete file of a role: front matter, if any, and text."""
 
     text: Annotated[Text, Meta(description="Markdown with front matter, as docs/roles.md has it.")]

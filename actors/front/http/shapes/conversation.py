@@ -32,7 +32,7 @@ _EACH = 1024
 
 
 class HandedOut(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that a finished run leaves to its client.
+    """Calls of client tools with which a run has ended; the client executes them.
 
     Attributes:
         calls: calls for the client to execute; their ids are unique among all runs.
@@ -74,7 +74,7 @@ def asked(
     field: str = "messages",
     places: Sequence[str] | None = None,
 ) -> ConversationRequest:
-    """Split the messages for a run.
+    """Split the messages of a request into system prompt, history and new prompt.
 
     Args:
         tools: whether calls and their results are included; else they are skipped.
@@ -102,7 +102,7 @@ def asked(
         return ConversationRequest(system=system, history=tuple(said), prompt="")
     if not said or messages[-1].role == "tool" or not isinstance(last := said[-1], UserTurn):
         results = "" if tools else ", or, with `tools`, the result of a call"
-        raise UsageError(f"{field}: the last one has to be the user's{results}")
+        raise UsageError(f"{field}: the last message must be the user's{results}")
     parts = parts_of(last.content)
     prompt = "\n".join(part.text for part in parts if isinstance(part, TextPart))
     images = tuple(part for part in parts if isinstance(part, ImagePart))
@@ -126,7 +126,7 @@ class _Turns:
         if calls:
             self._open = {call.id: call.function.name for call in calls}
             if len(self._open) < len(calls):
-                raise UsageError(f"{place}.tool_calls: two of them have the same id")
+                raise UsageError(f"{place}.tool_calls: two calls have the same id")
             known = self._find(calls[0].id)
             if known is not None and [call.id for call in known.calls] == list(self._open):
                 # The remembered turns replace the client's copy of the run: AG-UI clients send each text as a message.
@@ -143,7 +143,9 @@ class _Turns:
     def add_result(self, message: ChatMessage, place: str) -> None:
         tool = self._open.pop(message.tool_call_id or "", None)
         if tool is None:
-            raise UsageError(f"{place}: a tool's message comes after the assistant's whose call has its `tool_call_id`")
+            raise UsageError(
+                f"{place}: a tool message must follow the assistant message with the call of its `tool_call_id`"
+            )
         self.said.append(ToolTurn(call=message.tool_call_id or "", name=tool, content=_text(message)))
 
     def check_answered(self, place: str) -> None:
@@ -179,7 +181,7 @@ def _content(message: ChatMessage, place: str) -> str | tuple[Part, ...]:
         elif kind == "image_url" and isinstance(image, dict) and isinstance(image.get("url"), str):
             parts.append(_image(image["url"], place))
         else:
-            raise UsageError(f"{place}.content: parts are of type text or image_url, not {kind!r}")
+            raise UsageError(f"{place}.content: parts must be of type text or image_url, not {kind!r}")
     if all(isinstance(part, TextPart) for part in parts):
         return "\n".join(part.text for part in parts if isinstance(part, TextPart))
     return tuple(parts)
@@ -192,9 +194,9 @@ def _image(url: str, place: str) -> ImagePart:
         try:
             return ImagePart(media_type=found[1].lower(), data=base64.b64decode(found[2], validate=True))
         except (binascii.Error, ValueError):
-            raise UsageError(f"{where}: what comes after `base64,` is no base64") from None
+            raise UsageError(f"{where}: the text after `base64,` is not base64") from None
     if not url.startswith(("https://", "http://")) or len(url) > LONGEST_URL:
-        raise UsageError(f"{where}: an https address, or data:image/TYPE;base64,... was expected, not {url[:40]!r}")
+        raise UsageError(f"{where}: expected an https address, or data:image/TYPE;base64,..., not {url[:40]!r}")
     return ImagePart(url=url)
 
 
@@ -202,7 +204,7 @@ def _image(url: str, place: str) -> ImagePart:
 
 
 def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: bool = False) -> HandedOut | None:
-    """Return the calls that a finished run leaves to its client; None if the run ended with an answer.
+    """Return the calls of client tools with which a run has ended; None if it ended with an answer.
 
     Args:
         said: the whole conversation; calls without a result are marked as interrupted.
@@ -236,7 +238,9 @@ def handed_out(run: str, said: Sequence[Turn], before: Sequence[Turn], *, one: b
 
 
 class Remembered:
-    """The newest runs that wait for tools of their clients, by subject and first call."""
+    """The newest runs that ended with calls of client tools, by subject and first call, so that the next request can
+    continue them.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[str, str], tuple[HandedOut, int]] = OrderedDict()
@@ -260,7 +264,7 @@ class Remembered:
 
 
 class ClientCalls:
-    """Calls of the client's own tools that a run leaves to its client."""
+    """Collector of the calls of client tools with which a run ends."""
 
     def __init__(self, remembered: Remembered, subject: str, before: Sequence[Turn], *, one: bool) -> None:
         self._remembered = remembered

@@ -28,14 +28,14 @@ MOST_TOOLS = 128
 
 
 class CallWritten(msgspec.Struct, frozen=True, kw_only=True):
-    """Which function a call means; `arguments` is the text of a JSON object, as the model wrote it."""
+    """Function of a call, and its `arguments`: the text of a JSON object, as the model wrote it."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64)]
     arguments: Text = "{}"
 
 
 class CallSaid(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that an assistant message has made."""
+    """Tool call in an assistant message."""
 
     id: Annotated[str, Meta(min_length=1, max_length=256)]
     function: CallWritten
@@ -43,7 +43,7 @@ class CallSaid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message: `content` is text, or parts of the types `text` and `image_url`.
+    """Message: `content` is text, or parts of the types `text` and `image_url`.
 
     Attributes:
         tool_calls: of an assistant message.
@@ -57,13 +57,13 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream has beside its text."""
+    """Options of a stream."""
 
     include_usage: bool | None = False
 
 
 class FunctionOffered(msgspec.Struct, frozen=True, kw_only=True):
-    """A function that the client plays. `parameters` is a JSON Schema of type object."""
+    """Function that the client executes. `parameters` is a JSON Schema of type object."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
     description: Value | None = None
@@ -71,41 +71,41 @@ class FunctionOffered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FunctionNamed(msgspec.Struct, frozen=True, kw_only=True):
-    """The name of a function."""
+    """Name of a function."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
 class ToolNamed(msgspec.Struct, frozen=True, kw_only=True):
-    """The one tool that the model has to call first."""
+    """Tool that the model must call first."""
 
     type: Literal["function"]
     function: FunctionNamed
 
 
 class ToolOffered(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool of the client's."""
+    """Tool that the client executes."""
 
     type: Literal["function"]
     function: FunctionOffered
 
 
 class SchemaWanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A schema that the answer has to fit."""
+    """JSON Schema that the answer must match."""
 
     schema: Object
     name: Name = ""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answer has to look like."""
+    """Format of the answer."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: SchemaWanted | None = None
 
 
 class CallboardOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What OpenAI has no word for.
+    """Options that OpenAI's format does not have.
 
     Attributes:
         variables: values of the agent's variables.
@@ -124,7 +124,7 @@ NeverTrue = Annotated[Literal[False], Meta(description="There are none.")]
 
 
 class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """As OpenAI's; see the module. Sampling is that of an agent, or of a model by itself: graphs have their own."""
+    """Request in OpenAI's format. Sampling options apply to an agent, or to a model itself; graphs have their own."""
 
     model: Annotated[Path, Meta(min_length=1, description="`agent/NAME`, `graph/NAME`, `workflow/NAME`, or a model.")]
     messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=10_000)]
@@ -137,18 +137,18 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_effort: ReasoningEffort | None = None
     stop: Value | Words | None = None
     response_format: Format | None = None
-    n: Annotated[int, Meta(ge=1, le=1, description="One answer is what there is.")] | None = None
+    n: Annotated[int, Meta(ge=1, le=1, description="Only one answer is supported.")] | None = None
     tools: Annotated[list[ToolOffered], Meta(max_length=MOST_TOOLS)] | None = None
     tool_choice: (
         Annotated[
             Literal["auto", "none", "required"],
-            Meta(description="`required`: the first answer is a call. Later ones are for the agent to say."),
+            Meta(description="`required`: the first answer must be a call. Later answers are up to the agent."),
         ]
         | ToolNamed
         | None
     ) = None
     parallel_tool_calls: bool | None = None
-    functions: Annotated[list[Json], Meta(max_length=0, description="Of an older API: `tools` is in its place.")] | (
+    functions: Annotated[list[Json], Meta(max_length=0, description="Deprecated by OpenAI: use `tools` instead.")] | (
         None
     ) = None
     logprobs: NeverTrue | None = None
@@ -165,7 +165,7 @@ class ChatCompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(self.tool_choice, ToolNamed):
             name = self.tool_choice.function.name
             if name not in names:
-                raise UsageError(f"tool_choice: {name!r} is none of `tools`")
+                raise UsageError(f"tool_choice: {name!r} is not one of `tools`")
             return name
         if self.tool_choice != "required":
             return None
@@ -217,7 +217,7 @@ def finish_of(stop: str) -> Finish:
 
 
 class ChatUsage(msgspec.Struct, kw_only=True):
-    """Tokens as OpenAI counts them."""
+    """Number of tokens under OpenAI's names."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -225,7 +225,7 @@ class ChatUsage(msgspec.Struct, kw_only=True):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """The message that answers."""
+    """Message with the answer."""
 
     content: str | None
     role: Literal["assistant"] = "assistant"
@@ -234,7 +234,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The one answer."""
+    """The only choice of a reply."""
 
     message: Said
     index: int = 0
@@ -243,7 +243,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatCompletionReply(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat completion."""
+    """Reply to a chat completion request."""
 
     id: str
     created: int
@@ -255,7 +255,7 @@ class ChatCompletionReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatCompletionProjection:
-    """Projects a run to a chat completion.
+    """Mapping of a run to a chat completion: as one reply, or as chunks.
 
     Args:
         usage: True sends the usage at the end of a stream.
@@ -283,7 +283,7 @@ class ChatCompletionProjection:
         self._said = self._turn_said = False
 
     def take(self, logged: LoggedEvent) -> list[dict[str, Json]]:
-        """Return the chunks for an event of the run."""
+        """Return the chunks of the stream for an event of the run."""
         event = decode(logged.data)
         if event is None:
             return []
@@ -328,7 +328,7 @@ class ChatCompletionProjection:
 
     @property
     def reply(self) -> ChatCompletionReply:
-        """The whole reply of a finished run."""
+        """Return the whole reply of a finished run."""
         output, calls = self._outcome["output"], [call_as_openai(call) for call in self._calls()]
         if calls:
             said = Said(content=output or None, tool_calls=calls)
@@ -382,7 +382,7 @@ MOST_INPUTS = 2048
 
 
 class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /v1/embeddings`. Fields that are not listed (`user`) change nothing.
+    """Body of `POST /v1/embeddings`. Other fields (`user`) are ignored.
 
     Attributes:
         model: `client:model`, or the name of the model that `rag_embedding_model` sets.
@@ -402,7 +402,7 @@ class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddingEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """The vector of a text: numbers, or the base64 of 32-bit numbers, little-endian."""
+    """Vector of a text: numbers, or the base64 of 32-bit little-endian numbers."""
 
     index: int
     embedding: list[float] | str

@@ -61,7 +61,7 @@ class ResponsesFunction(FunctionOffered, frozen=True, kw_only=True):
 
 
 class ResponsesFunctionNamed(FunctionNamed, frozen=True, kw_only=True):
-    """The one function that the first answer has to call."""
+    """Function that the model must call first."""
 
     type: Literal["function"]
 
@@ -89,7 +89,7 @@ class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Body of `POST /v1/responses`. Fields that are not listed (`include`, `truncation`, `user` ...) change nothing.
+    """Body of `POST /v1/responses`. Other fields (`include`, `truncation`, `user` ...) are ignored.
 
     Attributes:
         input: a prompt, or items of the types message, function_call, function_call_output, item_reference, reasoning.
@@ -154,7 +154,7 @@ def _format_of(text: TextOptions | None) -> Format | None:
 
 
 class ResponsesUsage(msgspec.Struct, kw_only=True):
-    """Tokens of the run."""
+    """Number of tokens of the run, under the names of the Responses API."""
 
     input_tokens: int = 0
     input_tokens_details: dict[str, int] = msgspec.field(default_factory=lambda: {"cached_tokens": 0})
@@ -164,7 +164,7 @@ class ResponsesUsage(msgspec.Struct, kw_only=True):
 
 
 class ResponseReply(msgspec.Struct, kw_only=True):
-    """A response. `output` holds at most one message, and the calls of the client's functions."""
+    """Reply to a response request. `output` has at most one message, and the calls of the client's functions."""
 
     id: str
     created_at: int
@@ -236,7 +236,7 @@ def _found(item: dict[str, Json], find: Callable[[str], dict[str, Json] | None],
     id = item.get("id")
     found = find(id) if isinstance(id, str) else None
     if found is None:
-        raise UsageError(f"{place}: there is no item {str(id)[:60]!r} (any more); send the item itself")
+        raise UsageError(f"{place}: the item {str(id)[:60]!r} is not stored, or no longer; send the item itself")
     return found
 
 
@@ -257,13 +257,13 @@ def _message(item: dict[str, Json], place: str) -> ChatMessage | None:
         case "reasoning":  # encrypted for the provider that wrote it; runs store their own reasoning
             return None
         case kind:
-            raise UsageError(f"{place}: items are of the types {_ITEMS}, not {str(kind)[:60]!r}")
+            raise UsageError(f"{place}: the type of an item must be {_ITEMS}, not {str(kind)[:60]!r}")
 
 
 def _text_at(item: dict[str, Json], key: str, place: str, default: str | None = None) -> str:
     value = item.get(key, default)
     if not isinstance(value, str) or (not value and default is None):
-        raise UsageError(f"{place}.{key}: a text was expected")
+        raise UsageError(f"{place}.{key}: the value must be a string")
     return value
 
 
@@ -271,7 +271,7 @@ def _content(content: Json, place: str) -> str | list[dict[str, Json]]:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise UsageError(f"{place}: a text or a list of parts was expected")
+        raise UsageError(f"{place}: expected a string or a list of parts")
     parts: list[dict[str, Json]] = []
     for part in content:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -283,8 +283,8 @@ def _content(content: Json, place: str) -> str | list[dict[str, Json]]:
             parts.append({"type": "image_url", "image_url": {"url": part["image_url"]}})
         else:
             raise UsageError(
-                f"{place}: parts are of the types input_text, output_text, or input_image with an `image_url`, "
-                f"not {str(kind)[:60]!r}"
+                f"{place}: a part must have the type input_text, output_text, or input_image with an "
+                f"`image_url`, not {str(kind)[:60]!r}"
             )
     return parts
 
@@ -342,8 +342,8 @@ class StoredResponses:
             found = self._stored.get((subject, wanted))
             if found is None:
                 raise NotFound(
-                    f"previous_response_id: response {wanted[:60]!r} is not stored (any more); "
-                    "send the conversation as `input`"
+                    f"previous_response_id: response {wanted[:60]!r} is not stored, or no longer; send the "
+                    "conversation as `input`"
                 )
             chain.append(found)
             wanted = found.previous
@@ -359,7 +359,7 @@ class StoredResponses:
 
 
 class ResponseProjection:
-    """Projects a run to a response and its stream.
+    """Mapping of a run to a response: as one reply, or as its stream of events.
 
     Args:
         calls: returns the calls that the run leaves to its client; called when the run is over.

@@ -124,7 +124,7 @@ class KnowledgeBase:
             return list((await self._in_thread(generation.catalogue.known)).values())
 
     async def lost(self) -> LostSources:
-        """Return the sources that the last build could not read."""
+        """Return the sources that the last build could not read, with the reasons."""
         return await self._in_thread(self._layout.lost)
 
     async def export(self, write: Callable[[Sequence[Chunk]], None]) -> None:
@@ -292,7 +292,7 @@ class Generation:
             self.catalogue.check()
             found = len(self._words), len(self._vectors)
             if found != (self.meta.chunks, self.meta.chunks):
-                raise ValueError(f"its words and vectors are of {found} chunks, not of {self.meta.chunks}")
+                raise ValueError(f"its word index and its vectors have {found} chunks instead of {self.meta.chunks}")
             self._opened = opened.pop_all()
         self.readers = 0
         self.retired = False
@@ -314,7 +314,7 @@ class Generation:
     def find(
         self, text: str, vector: Floats | None, limit: int, filters: tuple[str, ...], fusion: Fusion
     ) -> list[tuple[ChunkRow, float]]:
-        """Return the best chunks with their scores, best first. See `KnowledgeBase.retrieve`.
+        """Return the chunks that fit a query best, with their scores; best first. See `KnowledgeBase.retrieve`.
 
         Raises:
             KnowledgeError: the vector is not of this base's model.
@@ -345,8 +345,9 @@ class Generation:
 
         if vector.shape != (self.meta.dimension,) and self.meta.chunks:
             raise KnowledgeError(
-                f"this knowledge base has vectors of {self.meta.dimension} numbers (model {self.meta.model!r}), and the"
-                f" query's has {vector.size}: embed queries with the same model, or rebuild it"
+                f"the vectors of this knowledge base have {self.meta.dimension} numbers (model "
+                f"{self.meta.model!r}), and the vector of the query has {vector.size}: embed queries with "
+                "the same model, or rebuild the base"
             )
         plain = np.asarray(vector, dtype=np.float32)
         length = float(np.linalg.norm(plain))
@@ -399,7 +400,9 @@ def candidates(fusion: Fusion, top_k: int) -> int:
 
 
 def words_weight(model: str) -> float:
-    """Return the summand that the best word score adds to a cosine of this embedding model."""
+    """Return the weight of word scores for this embedding model: the best one adds this amount to the cosine
+    similarity.
+    """
     return WORDS_WEIGHTS.get(model, WORDS_WEIGHT)
 
 

@@ -40,7 +40,7 @@ def check_language(language: str) -> None:
     """Raise KnowledgeError unless the language has a stemmer, or is `none`."""
     if language != NO_LANGUAGE and language not in LANGUAGES:
         known = ", ".join((*LANGUAGES, NO_LANGUAGE))
-        raise KnowledgeError(f"no stems are known for language {language!r}; there are {known}")
+        raise KnowledgeError(f"language {language!r} is not supported; the supported ones are {known}")
 
 
 def write_words(

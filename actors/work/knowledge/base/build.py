@@ -199,8 +199,8 @@ class _Build:
         if await self._do(self._would_empty_it):
             first = self.unreadable[0]
             raise KnowledgeError(
-                f"none of the documents for {self._layout.directory} can be read, so it stays as it was;"
-                f" {first.source}: {first.reason}"
+                f"none of the documents for {self._layout.directory} can be read, so the knowledge base is "
+                f"unchanged; the first one is {first.source}: {first.reason}"
             )
         lost = LostSources(told=tuple(self.unreadable), sources=tuple(self._lost))
         await self._do(partial(self._layout.keep_lost, lost))
@@ -375,8 +375,8 @@ class BuildStart:
             if was != wanted:
                 directory = self._layout.directory
                 raise KnowledgeError(
-                    f"{directory} was built with {what} {was!r}, and is to be built with {wanted!r}; to change that for"
-                    f" all of it, run: callboard kb rebuild {directory}"
+                    f"{directory} was built with {what} {was!r}, which differs from {wanted!r} now; to "
+                    f"rebuild all of it, run: callboard kb rebuild {directory}"
                 )
 
 
@@ -692,8 +692,8 @@ def _seal(home: Path, meta: GenerationMeta) -> None:
     found = len(WordIndex(home / "words", meta.settings.language)), len(open_vectors(home))
     if found != (meta.chunks, meta.chunks):
         raise KnowledgeError(
-            f"the indexes in {home} are of {found} chunks instead of {meta.chunks}, because the generation before is"
-            f" broken; run: callboard kb rebuild {home.parent}"
+            f"the indexes in {home} have {found} chunks instead of {meta.chunks}, because the previous build "
+            f"is damaged; run: callboard kb rebuild {home.parent}"
         )
     (home / "readers").touch()
     sizes = {name: size for name, size in sync_all(home).items() if name not in UNSEALED}

@@ -146,5 +146,5 @@ class UnreadablePaths:
         self._names = frozenset(each.source.rstrip("*").rstrip("/") for each in unreadable)
 
     def has(self, name: str) -> bool:
-        """Return whether the source is unreadable, or below an unreadable path."""
+        """Return whether the source is unreadable itself, or a file below an unreadable directory."""
         return name in self._names or any(name[:at] in self._names for at, letter in enumerate(name) if letter == "/")

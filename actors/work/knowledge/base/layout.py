@@ -80,7 +80,7 @@ class BaseLayout:
             return 0
         digits = name.removeprefix(PREFIX)
         if not digits.isdigit():
-            raise self.broken(f"{self.current} holds {name[:40]!r} instead of the name of a generation")
+            raise self.broken(f"{self.current} contains {name[:40]!r} instead of the name of a build")
         return int(digits)
 
     def meta(self, number: int) -> GenerationMeta:
@@ -94,7 +94,7 @@ class BaseLayout:
             data = (home / "meta.json").read_bytes()
             format = decode_json(data, _Format).format
             if format != FORMAT:
-                raise self.broken(f"it has format {format}, and this version of callboard reads {FORMAT}")
+                raise self.broken(f"its format is {format}, and this version of Callboard reads format {FORMAT}")
             meta = decode_json(data, GenerationMeta)
         except (FileNotFoundError, *UNREADABLE) as error:
             raise self.broken(f"{home / 'meta.json'} can't be read: {error}") from error
@@ -211,7 +211,7 @@ class BaseLayout:
                 handle = os.open(self.generation(number) / "readers", os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 if self.number() == number:
-                    raise self.broken(f"{self.current} names a generation that is not there") from None
+                    raise self.broken(f"{self.current} names a build that does not exist") from None
                 continue
             with ExitStack() as closing, suppress(BlockingIOError):  # locked by its removal, so there is a newer one
                 closing.callback(os.close, handle)
@@ -255,7 +255,7 @@ class BaseLayout:
                     except BlockingIOError:
                         who = _open_failure(handle)
                         raise KnowledgeBusy(
-                            f"{self.directory} is being built by {who}; wait for it, or end it"
+                            f"{self.directory} is being built by {who}; wait until it has finished, or stop it"
                         ) from None
                     # Between `open` and `flock` another process may have removed the base with its lock file.
                     if os.path.samestat(os.fstat(handle), self.lock.stat()):
@@ -263,7 +263,7 @@ class BaseLayout:
                         os.pwrite(handle, msgspec.json.encode(Builder(os.getpid(), time.time())), 0)
                         closing.pop_all()
                         return handle
-        raise KnowledgeBusy(f"{self.directory} is removed all the time; try again")
+        raise KnowledgeBusy(f"another program removed {self.directory} repeatedly during the build; try again")
 
     def builder(self) -> str:
         """Describe the process that is building now; "" if none. For display only: it locks for an instant."""
@@ -349,13 +349,13 @@ def knowledge_errors(layout: BaseLayout) -> Iterator[None]:
     except (OSError, sqlite3.Error, ValueError, RuntimeError) as error:
         if _is_full(error, layout):
             raise KnowledgeError(
-                f"no space left for {layout.directory}: {error}; free some space and"
-                " build again; the build resumes from here"
+                f"no space is left on the disk of {layout.directory}: {error}; free some space and build "
+                "again, the build resumes where it stopped"
             ) from error
         if isinstance(error, OSError) and error.errno in FORBIDDEN:
-            raise KnowledgeError(f"{layout.directory}: {error} (a build has to write there)") from error
+            raise KnowledgeError(f"{layout.directory} can't be written to, and a build needs to: {error}") from error
         if isinstance(error, OSError) and error.errno in NO_FAULT:
-            raise KnowledgeError(f"{layout.directory} can't be used now: {error}") from error
+            raise KnowledgeError(f"{layout.directory} can't be used at the moment: {error}") from error
         raise layout.broken(str(error)) from error
 
 

@@ -52,7 +52,7 @@ class KnowledgeSource(Protocol):
 
 
 class BaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a base.
+    """Settings with which a base is built: chunk sizes, language, and the number of chunks that are compared exactly.
 
     Attributes:
         chunk_size, chunk_overlap: settings of the splitter, in characters. If they change, all sources are split again;
@@ -172,11 +172,11 @@ def is_unicode(text: str) -> bool:
 def no_unicode(name: str) -> Unreadable:
     """Return the report about a source whose name or text can't be encoded."""
     shown = name.encode(errors="backslashreplace").decode()
-    return Unreadable(source=shown, reason="its name or its text is no Unicode")
+    return Unreadable(source=shown, reason="the name or the text of the source is not valid Unicode")
 
 
 def halves(matrix: Floats, rows: int, dimension: int, model: str) -> list[bytes]:
-    """Return each row, scaled to length 1, as the bytes of 16 bit floats.
+    """Return each vector, scaled to length 1, as the bytes of 16 bit floats.
 
     Raises:
         KnowledgeError: the shape of the matrix is wrong, or it contains NaN or infinity.
@@ -184,13 +184,15 @@ def halves(matrix: Floats, rows: int, dimension: int, model: str) -> list[bytes]
     import numpy as np
 
     if matrix.ndim != 2 or matrix.shape[0] != rows or not matrix.shape[1]:
-        raise KnowledgeError(f"model {model!r} gave an array of shape {matrix.shape} for {rows} texts")
+        raise KnowledgeError(f"model {model!r} returned an array of shape {matrix.shape} for {rows} texts")
     if dimension and matrix.shape[1] != dimension:
         raise KnowledgeError(
-            f"model {model!r} gives vectors of {matrix.shape[1]} numbers, and this knowledge base has {dimension}:"
-            " another model goes by that name now; rebuild it"
+            f"model {model!r} returns vectors of {matrix.shape[1]} numbers, and this knowledge base has "
+            f"vectors of {dimension}: the name now refers to another model; rebuild the base"
         )
     if not np.isfinite(matrix).all():
-        raise KnowledgeError(f"model {model!r} gave vectors with numbers that are none (NaN or infinite)")
+        raise KnowledgeError(
+            f"model {model!r} returned vectors with values that are not finite numbers (NaN or infinity)"
+        )
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return [row.tobytes() for row in (matrix / np.where(lengths, lengths, 1.0)).astype(np.float16)]

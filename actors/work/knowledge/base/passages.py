@@ -107,7 +107,7 @@ _PLACES = re.compile("__(?:CONTEXT|SOURCES|INPUT)__")
 
 
 def as_query(prompt: str) -> str:
-    """Return the query for a prompt."""
+    """Return the text with which knowledge bases are searched for a prompt."""
     return prompt.strip()[:QUERY]
 
 

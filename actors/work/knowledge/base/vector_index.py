@@ -86,7 +86,7 @@ def open_vectors(directory: Path) -> VectorIndex:
 
 @final
 class Matrix(VectorIndex):
-    """Exact index: a matrix with one row per vector."""
+    """Exact vector index: a matrix with one row per vector, all of which are compared."""
 
     def __init__(self, directory: Path) -> None:
         import numpy as np
@@ -114,7 +114,7 @@ class Matrix(VectorIndex):
 
 @final
 class NearVectorGraph(VectorIndex):
-    """Approximate index: an HNSW graph."""
+    """Approximate vector index: an HNSW graph, in which a search compares few vectors."""
 
     def __init__(self, path: Path) -> None:
         self._index = _restored(path, view=True)
@@ -252,7 +252,7 @@ def _restored(path: Path, *, view: bool) -> Index:
 
     index = Index.restore(str(path), view=view, expansion_add=EXPANSION_ADD)
     if index is None:
-        raise FileNotFoundError(f"{path} is not there")
+        raise FileNotFoundError(f"the file {path} does not exist")
     return index
 
 

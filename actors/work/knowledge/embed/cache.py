@@ -186,7 +186,7 @@ def _connected(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         ((version,),) = connection.execute("PRAGMA user_version")
         if version not in (0, _VERSION):
-            raise sqlite3.DatabaseError(f"{path} is of another version")
+            raise sqlite3.DatabaseError(f"{path} has the format of another version of Callboard")
         if version == 0:
             connection.executescript(_SCHEMA)
     except BaseException:  # on any error, the file must be closed
@@ -299,7 +299,7 @@ class Cached:
     def _do_without(self, me: Emitter, error: Exception) -> None:
         self._broken = True
         text = (
-            f"{self._cache.path} can't be used ({error}): vectors computed now are not"
-            " cached, and the next build computes them again"
+            f"the cache of vectors {self._cache.path} can't be used ({error}): new vectors are not cached, "
+            "so the next build computes them again"
         )
         me.emit(Warned(code="embedding_cache", message=text))

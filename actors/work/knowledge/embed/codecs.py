@@ -98,7 +98,7 @@ def vector(numbers: list[float] | str) -> list[float]:
         found = array("f", base64.b64decode(numbers, validate=True))
     except ValueError as error:
         raise ModelError(
-            f"the answer has a vector that is no list and no base64 of 32-bit numbers ({error})"
+            f"the response has a vector that is neither a list of numbers nor 32-bit numbers in base64 ({error})"
         ) from error
     if sys.byteorder != "little":
         found.byteswap()
@@ -106,7 +106,7 @@ def vector(numbers: list[float] | str) -> list[float]:
 
 
 def decoded(body: bytes, type: type[T]) -> T:
-    """Decode an answer. Raises ModelError if it does not have the provider's format."""
+    """Decode a provider's JSON. Raises ModelError if it does not have the provider's format."""
     return read(json_decoder(type).decode, body)
 
 
@@ -281,7 +281,7 @@ def _to_cohere_on_bedrock(model: str, texts: Sequence[str], query: bool) -> tupl
 
 
 def invoke(model: str) -> str:
-    """Return the path that invokes a model on Bedrock."""
+    """Return the URL path that invokes a model on Bedrock."""
     return f"/model/{quote(model, safe='')}/invoke"
 
 
@@ -292,7 +292,7 @@ _COHERE_ON_BEDROCK = EmbeddingCodec(
 
 
 def of_bedrock(model: str) -> EmbeddingCodec:
-    """Return the codec of a model, by its id or ARN. Raises Unsupported if it is not known."""
+    """Return the codec of an embedding model on Bedrock, by its id or ARN. Raises Unsupported for an unknown model."""
     if "titan-embed-text" in model or "titan-embed-g1-text" in model:
         return _TITAN
     if "cohere.embed-" in model:  # version 3 accepts 2,048 characters
@@ -302,7 +302,7 @@ def of_bedrock(model: str) -> EmbeddingCodec:
             else _COHERE_ON_BEDROCK
         )
     known = "amazon.titan-embed-text... and cohere.embed-..."
-    raise Unsupported(f"'{model}' makes no vectors as far as is known; on Bedrock {known} do")
+    raise Unsupported(f"'{model}' is not a known embedding model; on Bedrock use {known}")
 
 
 # --- Vertex AI --------------------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ _CONTENT = EmbeddingCodec(
 
 
 def of_vertex(model: str) -> EmbeddingCodec:
-    """Return the codec of a model."""
+    """Return the codec of an embedding model on Vertex AI, by its name."""
     name = maker_of(model)[1]
     if name.startswith("gemini-embedding-001"):
         return msgspec.structs.replace(_PREDICT, most=1, batch=1)

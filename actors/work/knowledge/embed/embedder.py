@@ -55,11 +55,13 @@ def normalised(rows: ArrayLike, model: str) -> Vectors:
     try:
         vectors = np.array(rows, dtype=np.float32)
     except (ValueError, TypeError) as error:
-        raise ModelError(f"{model} gave vectors of different lengths, or not of numbers ({error})") from error
+        raise ModelError(
+            f"{model} returned vectors of different lengths, or vectors that are not lists of numbers ({error})"
+        ) from error
     if vectors.ndim != 2 or not vectors.shape[1]:
-        raise ModelError(f"{model} gave no vectors")
+        raise ModelError(f"{model} returned no vectors")
     if not np.isfinite(vectors).all():
-        raise ModelError(f"{model} gave vectors with values that are no numbers")
+        raise ModelError(f"{model} returned vectors with values that are not finite numbers (NaN or infinity)")
     largest = np.abs(vectors).max(axis=1, keepdims=True)
     # Scale by the largest value first: its square could overflow or underflow.
     np.divide(vectors, largest, out=vectors, where=largest > 0)

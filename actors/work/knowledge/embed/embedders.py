@@ -155,7 +155,7 @@ class Embedders:
             elif access.id == MINILM:
                 reranker = MiniLM(self.of(MINILM))
             else:
-                raise ConfigError(f"unknown local reranker model '{access.id}'; known is {MINILM}")
+                raise ConfigError(f"unknown local reranker model '{access.id}'; the known one is {MINILM}")
             self._rerankers[model] = reranker
         return reranker
 
@@ -177,7 +177,9 @@ class Embedders:
                 return local.WordsEmbedder(self._limiter)
             case name if name == MINILM:
                 return self._cached(self._of_the_engine(access, batch))
-        raise ConfigError(f"unknown local embedding model '{access.id}'; known are {DEFAULT}, {MINILM}, {local.WORDS}")
+        raise ConfigError(
+            f"unknown local embedding model '{access.id}'; the known ones are {DEFAULT}, {MINILM}, {local.WORDS}"
+        )
 
     def _shortened(self, access: ModelAccess, batch: int | None, dimensions: int) -> Embedder:
         if access.client.type != "local":
@@ -185,8 +187,10 @@ class Embedders:
             return self._made(msgspec.structs.replace(access, model=sized_model), batch)
         embedder = self.of(access.id, batch=batch)
         if embedder.dimension != dimensions:
-            has = "another number" if embedder.dimension is None else str(embedder.dimension)
-            raise UsageError(f"dimensions: vectors of {access.id} have {has}, and cannot be shortened to {dimensions}")
+            has = "other" if embedder.dimension is None else str(embedder.dimension)
+            raise UsageError(
+                f"dimensions: vectors of {access.id} have {has} dimensions, and can't be shortened to {dimensions}"
+            )
         return embedder
 
     def _cached(self, embedder: Embedder, dimensions: int | None = None) -> Embedder:
@@ -273,7 +277,7 @@ class Embedders:
         require_engine()
         (file,) = weights.pulled(access.name, self._environ, kind="embedding")
         if self._owner is None:
-            raise ConfigError(f"'{MINILM}' can't be used here: no local engine can be started")
+            raise ConfigError(f"'{MINILM}' can't be used: this process can't start the local embedding engine")
         if self._engines is None:
             self._engines = LocalEngines(self._owner, self._environ, embeds=True)
         engines = self._engines

@@ -143,7 +143,7 @@ class Static(Local):
     def __init__(self, environ: Mapping[str, str], limiter: trio.CapacityLimiter) -> None:
         super().__init__(limiter)
         if find_spec("tokenizers") is None:
-            raise ConfigError(f"{STATIC} needs tokenizers; run: {install_command('embed')}")
+            raise ConfigError(f"{STATIC} needs the Python package tokenizers; run: {install_command('embed')}")
         self._files = weights.pulled(PULLED_AS, environ, kind="embedding")
         self._reading = trio.Lock()
         self._loaded: _Weights | None = None

@@ -76,7 +76,7 @@ Read = Callable[[bytes], Awaitable[tuple[T, float | None]]]
 
 
 class Post(msgspec.Struct, frozen=True):
-    """Request ready to be sent.
+    """Encoded request to an embedding or rerank model, ready to be sent.
 
     Attributes:
         tells: type of the event that reports the end of the request.
@@ -412,7 +412,7 @@ class Remote:
         await _each(batches(texts, self._batch, self._characters), one, self._client.at_once)
         if cut:
             count = "1 text was" if len(cut) == 1 else f"{len(cut)} texts were"
-            text = f"{count} too long for {self.model} and embedded without the end; use smaller chunks"
+            text = f"{count} too long for {self.model} and cut at the end before embedding; use smaller chunks"
             me.emit(Warned(code="embedding_truncated", message=text))
         if not found:
             return np.empty((0, self.dimension or 0), np.float32)
@@ -460,15 +460,18 @@ class Remote:
             self.dimension = dimension
         if dimension != self.dimension:
             raise ModelError(
-                f"{self.model} returned vectors of {dimension} numbers, and of {self.dimension} before: "
-                "its server runs another model now; rebuild the bases that were built with the old one"
+                f"{self.model} returned vectors of {dimension} numbers, and of {self.dimension} before: its "
+                "server uses another model now; rebuild the knowledge bases that were built with the old one"
             )
         return vectors
 
     def _read(self, answer: bytes, texts: int) -> tuple[Embedded, Vectors]:
         found = self._codec.decode(answer)
         if len(found.rows) != texts:
-            raise ModelError(f"{self.model} gave {len(found.rows)} vectors for {texts} texts")
+            raise ModelError(
+                f"the number of vectors that {self.model} returned, {len(found.rows)}, is not the number of "
+                f"texts, {texts}; check the model and `api_base` of its client"
+            )
         return found, normalised(found.rows, self.model)
 
 

@@ -46,7 +46,7 @@ class RemoteReranker:
         if access.client.type == "bedrock":
             if "cohere.rerank-" not in access.name:
                 known = "cohere.rerank-v3-5:0"
-                raise Unsupported(f"'{access.name}' puts no texts in order as far as is known; on Bedrock {known} does")
+                raise Unsupported(f"'{access.name}' is not a known reranker; on Bedrock use {known}")
             self._path, self._more = invoke(access.name), more
 
     async def rerank(self, me: Emitter, query: str, texts: Sequence[str]) -> list[float]:
@@ -86,7 +86,9 @@ class RemoteReranker:
         results = answer.results if answer.results is not None else answer.data or []
         scores = {result.index: result.relevance_score for result in results}
         if len(results) != texts or scores.keys() != set(range(texts)):
-            raise ModelError(f"{self.model} gave {len(results)} scores for {texts} texts, or not one for each of them")
+            raise ModelError(
+                f"{self.model} returned {len(results)} scores for {texts} texts, or not exactly one for each text"
+            )
         return [scores[number] for number in range(texts)]
 
 

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 MIB = 1024 * 1024
-TOO_MUCH = "there is more text in it than is read of one source"
+TOO_MUCH = "more text than is read of one source"
 
 
 class CantRead(Exception):
@@ -49,11 +49,11 @@ def watch(seconds: float) -> Callable[[], None]:
     def check() -> None:
         trio.from_thread.check_cancelled()
         if time.monotonic() > until:
-            raise CantRead(f"it took more than {seconds:g} s to be read")
+            raise CantRead(f"reading the document took more than {seconds:g} s")
 
     return check
 
 
 def megabytes(size: int) -> str:
-    """Return a size for messages."""
+    """Return a size in bytes as text in MB, for messages."""
     return f"{size / MIB:.0f} MB" if size >= 10 * MIB else f"{size / MIB:.1f} MB"

@@ -54,7 +54,7 @@ def stream(pieces: Iterable[bytes], handler: XmlHandler) -> None:
         handler.start(_local(name), {names[key]: value for key, value in given.items()})
 
     def refuse(*_: object) -> None:
-        raise CantRead("there is a document type in its XML, which no office program writes")
+        raise CantRead("the XML of the document declares a document type (DTD), which office programs never write")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = lambda name: handler.end(_local(name))
@@ -68,7 +68,7 @@ def stream(pieces: Iterable[bytes], handler: XmlHandler) -> None:
         if fed:
             parser.Parse(b"", True)
     except expat.ExpatError as error:
-        raise CantRead(f"the XML in it is broken: {error}") from error
+        raise CantRead(f"the XML of the document is broken: {error}") from error
 
 
 class Relations(XmlHandler):
@@ -126,11 +126,11 @@ class Archive:
         self._look = look
         self._unpacked = 0
         if data.count(_ENTRY) > bounds.entries:  # counted in the bytes first: zipfile would create an object for each
-            raise CantRead(f"it is an archive of more than {bounds.entries:,} parts")
+            raise CantRead(f"the document is an archive of more than {bounds.entries:,} parts")
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except _BROKEN as error:
-            raise CantRead(f"it is a broken archive: {error}") from error
+            raise CantRead(f"the document is a broken archive: {error}") from error
         self.names = frozenset(self._zip.namelist())
 
     def pieces(self, name: str) -> Iterator[bytes]:
@@ -147,12 +147,15 @@ class Archive:
                     size += len(piece)
                     self._unpacked += len(piece)
                     if size > largest:
-                        raise CantRead(f"its part {name} becomes {self._bounds.ratio} times larger than it is packed")
+                        raise CantRead(
+                            f"part {name} of the document unpacks to more than {self._bounds.ratio} times its "
+                            "packed size"
+                        )
                     if self._unpacked > self._bounds.unpacked:
-                        raise CantRead(f"it unpacks to more than {megabytes(self._bounds.unpacked)}")
+                        raise CantRead(f"the document unpacks to more than {megabytes(self._bounds.unpacked)}")
                     yield piece
         except _BROKEN as error:
-            raise CantRead(f"its part {name} can't be unpacked: {error}") from error
+            raise CantRead(f"part {name} of the document can't be unpacked: {error}") from error
 
 
 def resolve_part(part: str, target: str) -> str:

@@ -105,7 +105,9 @@ def check_size(size: int, kind: str, bounds: Bounds) -> None:
     """
     most = bounds.packed if kind in kinds.PACKED else bounds.text
     if size > most:
-        raise CantRead(f"it is too large: {megabytes(size)}, and at most {megabytes(most)} are read of one source")
+        raise CantRead(
+            f"the source is too large: {megabytes(size)}, and at most {megabytes(most)} are read of one source"
+        )
 
 
 def _read(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> Contents:
@@ -114,14 +116,15 @@ def _read(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> Content
         return _contents(raw, *_office(raw, bounds, look))
     if raw.data.startswith(_OLE):
         raise CantRead(
-            "it is an Office file from before 2007, or an encrypted one; name a loader for it, or convert it"
+            "the file is an Office file from before 2007, or an encrypted one; convert it, or define a "
+            "loader for it in `document_loaders`"
         )
     said = kinds.by_media(raw.media) if raw.media and raw.media != "application/octet-stream" else ""
     kind = said if said not in ("", "text") else kinds.by_name(raw.path)
     if what := binary(raw.data):
-        raise CantRead(f"it is {what}, not text")
+        raise CantRead(f"the file is {what}, not text")
     if kind in kinds.PACKED:
-        raise CantRead(f"it has the name of a {kind} file, but other contents")
+        raise CantRead(f"the name of the file is that of a {kind} file, but its content is not")
     check_size(len(raw.data), kind, bounds)
     if kind == "text" and raw.data[:200].lstrip().lower().startswith(_HTML):
         kind = "html"
@@ -157,7 +160,7 @@ def _office(raw: RawDocument, bounds: Bounds, look: Callable[[], None]) -> list[
         return [(text, "csv", name) for name, text in office.sheets_of(archive, part, bounds.text)]
     if "content.xml" in archive.names:
         return [(office.open_document(archive, bounds.text), MARKDOWN, "")]
-    raise CantRead("it is an archive, not a document; unpack it, or name a loader for it")
+    raise CantRead("the file is an archive, not a document; unpack it, or define a loader for it in `document_loaders`")
 
 
 def _contents(raw: RawDocument, *parts: Part) -> Contents:
@@ -208,7 +211,7 @@ MEGABYTES = 2048
 
 
 class WorkerHead(msgspec.Struct, frozen=True):
-    """First line of the worker's output."""
+    """First line of the PDF worker's output: title and number of pages."""
 
     title: str = ""
     pages: int = 0
@@ -234,9 +237,9 @@ async def pdf_text(me: Actor, data: bytes, bounds: Bounds) -> tuple[str, str]:
             timeout=bounds.seconds,
         )
     except TimedOut:
-        raise CantRead(f"it took more than {bounds.seconds:g} s to be read") from None
+        raise CantRead(f"reading the PDF file took more than {bounds.seconds:g} s") from None
     except ProcessError as error:
-        raise CantRead(f"the reader of PDF files could not be started: {error}") from error
+        raise CantRead(f"the process that reads PDF files could not be started: {error}") from error
     return worker_error(done)
 
 
@@ -245,16 +248,20 @@ def worker_error(done: Completed) -> tuple[str, str]:
     if done.truncated:
         raise CantRead(TOO_MUCH)
     if done.status == 3:
-        raise CantRead(f"PDF files need pypdf; run: {install_command('docs')} (or name a loader for `pdf`)")
+        raise CantRead(
+            f"reading PDF files needs pypdf; run: {install_command('docs')} (or define a loader for `pdf` in "
+            "`document_loaders`)"
+        )
     if done.status == 4:
-        raise CantRead(f"this PDF can't be read: {done.stdout.decode(errors='replace')}")
+        raise CantRead(f"the PDF file can't be read: {done.stdout.decode(errors='replace')}")
     if done.status != 0:
-        raise CantRead(f"this PDF broke its reader (status {done.status}, signal {done.signal})")
+        raise CantRead(f"the process that read the PDF file crashed (status {done.status}, signal {done.signal})")
     line, _, text = done.stdout.partition(b"\n")
     head = decode_json(line, WorkerHead)
     if head.empty:
         pages = "1 page" if head.pages == 1 else f"{head.pages} pages"
         raise CantRead(
-            f"there is no text in its {pages}, only pictures perhaps; name a loader for `pdf` that reads those"
+            f"the PDF file has no text in its {pages}, perhaps only scanned images; define a loader with OCR "
+            "for `pdf` in `document_loaders`"
         )
     return head.title, text.decode()

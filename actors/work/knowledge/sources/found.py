@@ -123,11 +123,15 @@ class SourceContext(msgspec.Struct, frozen=True):
             raise CantRead(str(error)) from error
         # Checked before the status: the process was killed because it printed too much, so its status says nothing.
         if done.truncated:
-            raise CantRead(f"it prints more than {megabytes(most)}")
+            raise CantRead(f"the command printed more than {megabytes(most)}, the limit of one source")
         if done.status != 0:
             # A loader's command may contain secrets of the vault, and programs quote their arguments in errors.
-            said = _in_short(hidden(done.stderr_tail.strip())) or "it wrote nothing to stderr"
-            how = f"ended with status {done.status}" if done.signal is None else f"died of signal {done.signal}"
+            said = _in_short(hidden(done.stderr_tail.strip())) or "no message on stderr"
+            how = (
+                f"the command exited with status {done.status}"
+                if done.signal is None
+                else f"the command was killed by signal {done.signal}"
+            )
             raise CantRead(f"it {how}: {said}{hint}")
         return done.stdout
 
@@ -186,7 +190,7 @@ class FetchedSource(FoundSource):
 
 
 async def held(context: SourceContext, raw: RawDocument) -> FetchedSource | Unreadable:
-    """Read fetched bytes into a source."""
+    """Return a source for fetched bytes, which are read to documents now; `Unreadable` if they can't be read."""
     try:
         contents = await context.read(raw)
     except CantRead as error:
@@ -195,8 +199,8 @@ async def held(context: SourceContext, raw: RawDocument) -> FetchedSource | Unre
 
 
 def explained(error: OSError | CantRead) -> str:
-    """Return why a file can't be read."""
-    return str(error) if isinstance(error, CantRead) else f"it can't be read: {error.strerror or error}"
+    """Return the reason why a file can't be read, for users."""
+    return str(error) if isinstance(error, CantRead) else f"the file can't be read: {error.strerror or error}"
 
 
 Finding = FoundSource | Unreadable

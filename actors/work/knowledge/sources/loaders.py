@@ -136,15 +136,15 @@ def arguments(context: SourceContext, name: str, command: str, target: str, outp
     def missing(reference: str, secret: str) -> None:
         is_secret = vault is not None and reference.startswith("{{")
         why = vault.why_missing(secret) if vault is not None and is_secret else "which is not set"
-        raise CantRead(f"its loader '{name}' refers to {reference}, {why}")
+        raise CantRead(f"the command of its loader '{name}' refers to {reference}, {why}")
 
     vault = context.settings.vault
     try:
         words = [expanded(word, context.environ, missing, vault) for word in shlex.split(command)]
     except ValueError as error:
-        raise CantRead(f"its loader '{name}' is no command: {error}") from error
+        raise CantRead(f"the command of its loader '{name}' can't be parsed: {error}") from error
     if not any("$1" in word for word in words):
-        raise CantRead(f"its loader '{name}' does not say where its input goes; write $1 into the command")
+        raise CantRead(f"the command of its loader '{name}' has no place for the input; write $1 into the command")
     into_file = any("$2" in word for word in words)
     # `$0` of the script, then the input and the output as `$1` and `$2`.
     if PurePath(words[0]).name in _SHELLS and "-c" in words:

@@ -64,7 +64,7 @@ def parse(text: str, loaders: Collection[str] = (), *, crawls: bool = True) -> S
         except (httpx.InvalidURL, ValueError) as error:
             raise UsageError(f"Invalid website '{text}': {error}") from error
         if not url.host or (recursive and not crawls):
-            why = "a whole site can't be read here; name one page" if url.host else "there is no host in it"
+            why = "only knowledge bases can read a whole site; name one page" if url.host else "the URL has no host"
             raise UsageError(f"Invalid website '{text}': {why}")
         return SourceSpec(text=text, kind="crawl" if recursive else "page", target=str(url.copy_with(fragment=None)))
     if scheme := _SCHEME.match(text):

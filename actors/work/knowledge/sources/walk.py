@@ -81,14 +81,18 @@ class Walk:
                 path = os.path.normpath(path)
                 (self._tree if os.path.isdir(path) else self._file)(path)  # noqa: PTH112 - as above
             elif not is_wild(target):
-                self._problem(path, "it does not exist")
+                self._problem(path, "the path does not exist")
             else:
                 for number, pattern in enumerate(alternatives(target)):
                     self._match(root, _parts(pattern), number)
             if not self._found:
-                self._problem(path, "no file matches" if is_wild(target) else "there is no file in it")
+                self._problem(
+                    path, "no file matches the pattern" if is_wild(target) else "the directory contains no files"
+                )
         except _Enough:
-            self._problem(path, f"it names more than {self._most:,} files; the others are left out")
+            self._problem(
+                path, f"the path stands for more than {self._most:,} files, which is the limit; the rest is left out"
+            )
         return self._found
 
     # --- globs
@@ -165,7 +169,7 @@ class Walk:
         if status is None:
             return
         if _id(status) in above:
-            self._problem(directory, "it is a link to a directory that contains it")
+            self._problem(directory, "the path is a symbolic link to a directory that contains it")
         elif _id(status) not in self._listed:
             self._listed.add(_id(status))
             above.append(_id(status))
@@ -178,7 +182,7 @@ class Walk:
                 return sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
             if error.errno not in (errno.ENOTDIR, errno.ENOENT):
-                self._problem(directory, f"this directory can't be listed: {error.strerror}")
+                self._problem(directory, f"the directory can't be listed: {error.strerror}")
             return []
 
     # --- files
@@ -193,7 +197,7 @@ class Walk:
                 raise _Enough
             self._found.append(WalkedFile(path, status.st_size, status.st_mtime))
         else:
-            self._problem(path, f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'a device')}, not a file")
+            self._problem(path, f"the path is {_KINDS.get(stat.S_IFMT(status.st_mode), 'a device')}, not a file")
 
     def _status(self, path: str) -> os.stat_result | None:
         """Return the stat of a path's target, or None; an unusable target is reported."""
@@ -202,12 +206,17 @@ class Walk:
         except OSError as error:
             if os.path.islink(path):  # noqa: PTH114 - strings: a tree may have a million paths
                 circle = error.errno == errno.ELOOP
-                self._problem(path, "it is a link into a circle" if circle else "it is a link that leads nowhere")
+                self._problem(
+                    path,
+                    "the symbolic link leads back to itself"
+                    if circle
+                    else "the target of the symbolic link does not exist",
+                )
             elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 self._problem(path, error.strerror or str(error))
             return None
         if status.st_dev in self._kernel:
-            self._problem(path, "it belongs to the system (/proc, /sys, /dev); there are no documents")
+            self._problem(path, "the path belongs to the system (/proc, /sys, /dev), which has no documents")
             return None
         return status
 
@@ -311,7 +320,7 @@ def _group(text: str, opening: int) -> tuple[int, list[int]]:
                     return at, commas
             case "," if depth == 1:
                 commas.append(at)
-    raise UsageError(f"'{text}': a brace is opened and not closed; write {{md,txt}}")
+    raise UsageError(f"'{text}': a brace is not closed; write {{md,txt}}")
 
 
 # --- files as sources, found on disk and read on demand
@@ -323,7 +332,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def normal(path: Path) -> Path:
-    """Remove `..` from a path, which would end up in names; symbolic links stay unresolved."""
+    """Remove `..` from a path, so that no source has it in its name; symbolic links stay unresolved."""
     return Path(os.path.normpath(path))
 
 
@@ -363,7 +372,7 @@ def source_name(context: SourceContext, path: str, target: str) -> str:
 
 @final
 class DiskFile(FoundSource):
-    """File on disk."""
+    """File on disk as a source of a knowledge base; it is read on demand."""
 
     def __init__(self, context: SourceContext, source: str, entry: WalkedFile) -> None:
         super().__init__(source, size=entry.size, mtime=entry.mtime)
@@ -398,11 +407,11 @@ class DiskFile(FoundSource):
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise CantRead("it is not a file any more")
+                raise CantRead("the path is no longer a file")
             remaining = max(bounds.packed, bounds.text)
             while piece := file.read(PIECE):
                 trio.from_thread.check_cancelled()
                 remaining -= len(piece)
                 if remaining < 0:
-                    raise CantRead("it grows while it is read")
+                    raise CantRead("the file grows while it is read")
                 yield piece

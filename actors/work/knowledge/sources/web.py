@@ -116,14 +116,14 @@ class WebReader:
                 await trio.sleep(found)
                 found = await once(target)
             if isinstance(found, int):
-                raise CantRead("the server limits requests; try again later")
+                raise CantRead("the server limits the number of requests (HTTP 429); try again later")
             return found
 
         try:
             return await guarded.followed(url, patiently, allowed=allowed)
         except guarded.Private as error:
             raise CantRead(
-                f"{error}, which is not read unless `rag_private_pages: true` in config.yaml says so"
+                f"{error}; to read pages of private networks, set `rag_private_pages: true` in config.yaml"
             ) from error
         except guarded.CantFetch as error:
             raise CantRead(str(error)) from error
@@ -142,11 +142,11 @@ class WebReader:
         media = response.headers.get("content-type", "").split(";")[0].strip().lower()
         # Pictures and other binary formats are refused by their type, before they are downloaded.
         if media not in _ANYTHING and not kinds.by_media(media):
-            raise CantRead(f"it is {media}, which is not text")
+            raise CantRead(f"the page is {media}, which is not text")
         most = self._settings.page_bytes
         data = await guarded.body_of(response, most)
         if len(data) > most:
-            raise CantRead(f"it is too large: at most {megabytes(most)} are read of one page")
+            raise CantRead(f"the page is too large: at most {megabytes(most)} are read of one page")
         charset = response.charset_encoding or ""
         return RawDocument(source=str(url), data=data, path=url.path, media=media, charset=charset)
 
@@ -211,7 +211,7 @@ async def crawl(context: SourceContext, spec: SourceSpec) -> AsyncGenerator[Find
                 yield found
         if run.queue:
             pages, rest = context.settings.pages, len(run.queue)
-            reason = f"{pages} pages were read, which is the limit; {rest} more that they link to were not"
+            reason = f"{pages} pages were read, which is the limit; {rest} more pages that they link to were not read"
             yield Unreadable(source=spec.text, reason=reason)
 
 
@@ -294,7 +294,7 @@ class _Crawl:
                 text = answer.data.decode("utf-8", "replace")
             except CantRead as error:
                 if "answered 4" not in str(error):
-                    raise CantRead(f"its host's robots.txt can't be read: {error}") from error
+                    raise CantRead(f"the robots.txt of its host can't be read: {error}") from error
             self._robots[origin] = robots = await trio.to_thread.run_sync(robots_in, text)
             self._web.slow_down(robots.crawl_delay(ROBOT) or 0.0)
         return self._robots[origin]
@@ -431,7 +431,7 @@ class CrawlHistory:
         self.known: dict[str, Visit] = {}
 
     async def load(self) -> None:
-        """Read the file. Incomplete lines are ignored."""
+        """Read the record of an earlier crawl. Incomplete lines are ignored."""
         if self._file is not None:
             try:
                 data = await trio.to_thread.run_sync(self._file.read_bytes, limiter=self._limiter)
@@ -443,7 +443,7 @@ class CrawlHistory:
                     self.known[visit.url] = visit
 
     async def add(self, visit: Visit) -> None:
-        """Append the record of a page."""
+        """Append a fetched page to the record of the crawl."""
         if self._file is not None:
             await trio.to_thread.run_sync(_append, self._file, msgspec.json.encode(visit), limiter=self._limiter)
 
@@ -467,7 +467,7 @@ _NO_DOCUMENTATION = frozenset(("changelog", "changes", "license"))
 
 
 class GithubDirectory(msgspec.Struct, frozen=True):
-    """Directory of a branch."""
+    """Directory of a branch of a GitHub repository."""
 
     owner: str
     repository: str
@@ -519,7 +519,7 @@ async def github_files(
     try:
         listing = await _listing(context, tree)
     except CantRead as error:
-        yield Unreadable(source=spec.text, reason=f"GitHub does not list its files: {error}")
+        yield Unreadable(source=spec.text, reason=f"the list of files can't be read from GitHub: {error}")
         return
     # Sorted before the limit cuts, so that each run reads the same files.
     wanted = sorted((entry for entry in listing.tree if _is_wanted(entry, tree)), key=lambda entry: entry.path)
@@ -527,14 +527,16 @@ async def github_files(
     for entry in wanted[:most]:
         yield _found(context, tree, entry)
     if len(wanted) > most:
-        yield Unreadable(
-            source=spec.text, reason=f"{most} files were read, which is the limit; {len(wanted)} are there"
-        )
+        yield Unreadable(source=spec.text, reason=f"{most} of {len(wanted)} files were read, which is the limit")
     # GitHub cuts a recursive listing at 100,000 entries or 7 MB, and says so in this field.
     if listing.truncated:
-        yield Unreadable(source=spec.text, reason="there is too much in it for GitHub to list; name directories of it")
+        yield Unreadable(
+            source=spec.text, reason="the repository has more files than GitHub lists; name directories of it"
+        )
     if not wanted:
-        yield Unreadable(source=spec.text, reason="there is no documentation (Markdown, reStructuredText, AsciiDoc)")
+        yield Unreadable(
+            source=spec.text, reason="the repository has no documentation there (Markdown, reStructuredText, AsciiDoc)"
+        )
 
 
 async def _listing(context: SourceContext, tree: GithubDirectory) -> _Listing:
@@ -545,7 +547,7 @@ async def _listing(context: SourceContext, tree: GithubDirectory) -> _Listing:
     try:
         return decode_json(answer.data, _Listing)
     except UNREADABLE as error:
-        raise CantRead(f"its answer is not the expected JSON: {error}") from error
+        raise CantRead(f"GitHub's response is not the expected JSON: {error}") from error
 
 
 def _is_wanted(entry: _Entry, tree: GithubDirectory) -> bool:

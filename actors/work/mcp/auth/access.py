@@ -138,7 +138,7 @@ class ServerAccess:
             return None if self._keeper is None else await self._of(self._keeper, refused)
 
     def admitted(self) -> None:
-        """Record a successful sign-in."""
+        """Record that the user has signed in to the server."""
         self.signed_in_at = trio.current_time()
         self.declined = self._looked = False
 
@@ -190,11 +190,11 @@ class Accesses:
 
 
 async def _no_person(_request: Authorization, _redirect: Redirect) -> str:
-    raise AssertionError("the grant needs no person")
+    raise AssertionError("this grant needs no user")
 
 
 def folder(environ: Mapping[str, str]) -> Path:
-    """Return the directory of the tokens."""
+    """Return the directory of the sign-ins and tokens for MCP servers."""
     return state_dir(environ) / "oauth" / "mcp"
 
 
@@ -283,7 +283,7 @@ class LoginStore:
         self.tokens.write(token, server)
 
     def want(self, scopes: tuple[str, ...]) -> None:
-        """Store scopes that the server requires. Raises as `write`."""
+        """Store scopes that the server requires, which the next sign-in requests. Raises as `write`."""
         login = self.read()
         if login is not None and not set(scopes) <= {*login.wanted, *login.server.scopes}:
             self.write(msgspec.structs.replace(login, wanted=union(login.wanted, scopes)))

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class DocumentGetter(Protocol):
-    """Downloader of JSON documents."""
+    """Interface for downloading OAuth metadata documents."""
 
     async def get(self, url: str, what: str) -> OAuthResponse:
         """Request a JSON object. Raises `CallboardError` without an answer."""
@@ -97,7 +97,7 @@ async def discover(
         else:
             server = await search.own(metadata.origin(url), undocumented=document is None and search.all_absent)
         return DiscoveredLogin(resource=resource, document=document, server=server, assumed=search.assumed)
-    raise Unusable(f"its login was not discovered within {WITHIN:g} s")
+    raise Unusable(f"the authorization server of the MCP server was not found within {WITHIN:g} s")
 
 
 class _Search:
@@ -175,7 +175,7 @@ class _Search:
         server = await self._document(address, AuthorizationServer, http)
         if server is None:
             raise Unusable(
-                f"there is no metadata of an authorization server at `authServerMetadataUrl`: {self.seen[-1]}"
+                f"no metadata of an authorization server was found at `authServerMetadataUrl`: {self.seen[-1]}"
             )
         return metadata.checked_endpoints(server, assume_pkce=self._assume_pkce, browser=self._browser)
 
@@ -190,11 +190,11 @@ class _Search:
             if server is not None:
                 metadata.checked_issuer(server, issuer, below=below)
                 return metadata.checked_endpoints(server, assume_pkce=self._assume_pkce, browser=self._browser)
-        raise Unusable(f"{issuer} publishes no metadata of an authorization server: {'; '.join(self.seen)}")
+        raise Unusable(f"{issuer} publishes no authorization server metadata: {'; '.join(self.seen)}")
 
     async def _document(self, address: str, kind: type[T], http: DocumentGetter | None = None) -> T | None:
         """Return the document of this kind at an address; None if there is none."""
-        what, http = "the metadata of its login", http or self._http
+        what, http = "the authorization server metadata", http or self._http
         try:
             answer = await http.get(address, what)
             for _ in range(REDIRECTS):

@@ -41,7 +41,7 @@ class Unusable(Exception):
 
 
 class ProtectedResource(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 9728."""
+    """Metadata document of an MCP server as a protected resource (RFC 9728)."""
 
     resource: str
     authorization_servers: tuple[str, ...] | None = None
@@ -50,7 +50,7 @@ class ProtectedResource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuthorizationServer(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 8414, and OpenID Connect Discovery."""
+    """Metadata document of an authorization server (RFC 8414, or OpenID Connect Discovery)."""
 
     issuer: str
     authorization_endpoint: str | None = None
@@ -127,8 +127,8 @@ def checked_resource(document: ProtectedResource, url: str) -> ProtectedResource
         ours = False
     if not ours:
         raise Unusable(
-            f"its protected resource metadata is about {quoted(document.resource)}, not about {canonical(url)};"
-            " a token for that must not be sent here"
+            f"the protected resource metadata of the MCP server is for {quoted(document.resource)}, not for "
+            f"{canonical(url)}; a token for the former must not be sent to the latter"
         )
     return document
 
@@ -176,11 +176,14 @@ def checked_endpoints(document: AuthorizationServer, *, assume_pkce: bool, brows
     methods = document.code_challenge_methods_supported
     if browser and methods is None and not assume_pkce:
         raise Unusable(
-            f"{who} does not say that it supports PKCE (`code_challenge_methods_supported`), which MCP demands;"
-            ' if you know that it does, write "oauth": {"assumePkce": true} into the entry in mcp.json'
+            f"{who} does not declare support for PKCE (`code_challenge_methods_supported`), which MCP "
+            'requires; if you know that it supports PKCE, add "oauth": {"assumePkce": true} to the entry in '
+            "mcp.json"
         )
     if browser and methods is not None and "S256" not in methods:
-        raise Unusable(f"{who} supports PKCE only by {', '.join(methods)[:100] or 'no method'}, and not by S256")
+        raise Unusable(
+            f"{who} supports PKCE only with {', '.join(methods)[:100] or 'no method'}, and MCP requires S256"
+        )
     return document
 
 
@@ -196,12 +199,12 @@ def safe_address(address: str, what: str) -> str:
     except ValueError:
         parts, host = urlsplit(""), None
     if not host or len(address) > LONGEST_URL or not _ADDRESS.fullmatch(address):
-        raise Unusable(f"{what} is not a web address: {quoted(address)}")
+        raise Unusable(f"{what} is not an http or https URL: {quoted(address)}")
     # `https://bank.example@evil.example/` shows one host and leads to another.
     if parts.username is not None or parts.fragment:
         raise Unusable(f"{what} must not contain a user name or a fragment: {quoted(address)}")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
-        raise Unusable(f"{what} is {quoted(address)}; only https:// is safe, or http:// on this machine")
+        raise Unusable(f"{what} is {quoted(address)}; only https:// is accepted, or http:// on this machine")
     return address
 
 
@@ -219,7 +222,7 @@ def is_loopback(host: str) -> bool:
 
 
 def words(scope: str | None) -> tuple[str, ...]:
-    """Return the distinct scopes in a text."""
+    """Return the distinct scopes in a text, which are separated by blanks."""
     return tuple(dict.fromkeys((scope or "").split()))
 
 

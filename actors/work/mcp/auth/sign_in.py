@@ -129,7 +129,7 @@ async def sign_in(
                 code = await person(request, redirect)
             token = await TokenEndpoint(at, http).exchange(request, code)
     except Unusable as error:
-        raise ConfigError(f"MCP server '{server.name}' can't be signed in to: {error}") from error
+        raise ConfigError(f"signing in to MCP server '{server.name}' failed: {error}") from error
     except OAuthRefused as error:
         raise OAuthRefused(f"MCP server '{server.name}': {error}", error=error.error) from error
     # Under the lock, so that a refresh in another process does not overwrite the new token.
@@ -232,11 +232,11 @@ def _settings(server: Server) -> OAuth:
     if oauth is not None:
         return oauth
     if server.type == "stdio":
-        why = "it is a local program, whose credentials belong in its `env`"
+        why = "the server is a local program, and its credentials are set in its `env`"
     elif server.oauth is False:
-        why = 'its entry says "oauth": false'
+        why = 'the server\'s entry has "oauth": false'
     else:
-        why = "its entry sets the header Authorization"
+        why = "the server's entry sets the header Authorization"
     raise UsageError(f"MCP server '{server.name}' needs no sign-in: {why} ({server.where})")
 
 
@@ -286,7 +286,7 @@ GRANTS = ("authorization_code", "refresh_token")
 
 
 class RegistrationPoster(Protocol):
-    """Sender of registration requests."""
+    """Interface for sending requests that register a client."""
 
     async def post_json(self, url: str, value: Json, what: str) -> OAuthResponse:
         """Send a JSON object. Raises `CallboardError` without an answer."""
@@ -352,9 +352,9 @@ async def registered(
     """
     if server.registration_endpoint is None:
         raise Unusable(
-            f"the authorization server {server.issuer} does not support the registration of clients; register a"
-            f' client there by hand (redirect address {redirect_uri}), and write "oauth": {{"clientId": "..."}} into'
-            " the entry in mcp.json"
+            f"the authorization server {server.issuer} does not support dynamic client registration; "
+            f'register a client there by hand (redirect URI {redirect_uri}), and add "oauth": {{"clientId": '
+            '"..."} to the entry in mcp.json'
         )
     asked: dict[str, Json] = {
         "client_name": CLIENT_NAME,
@@ -372,15 +372,15 @@ async def registered(
         fields = answer.fields or {}
         why = fields.get("error_description") or fields.get("error") or f"HTTP {answer.status}"
         raise Unusable(
-            f"the authorization server {server.issuer} refused to register Callboard ({quoted(str(why))}); if it"
-            ' requires clients that were registered by hand, write "oauth": {"clientId": "..."} into the entry in'
-            " mcp.json"
+            f"the authorization server {server.issuer} refused to register Callboard ({quoted(str(why))}); "
+            'if it accepts only clients that were registered by hand, register one, and add "oauth": '
+            '{"clientId": "..."} to the entry in mcp.json'
         )
     try:
         made = convert(answer.fields, _Registered)
     except msgspec.ValidationError as error:
         raise Unusable(
-            f"the authorization server {server.issuer} registered Callboard without a valid client id: {error}"
+            f"the authorization server {server.issuer} registered Callboard, but returned no valid client id: {error}"
         ) from error
     return _usable(server, made)
 
@@ -393,7 +393,7 @@ def _usable(server: AuthorizationServer, made: _Registered) -> OAuthClient:
     method = next((known for known in METHODS if known == given), None)
     if method is None or (method != "none" and not secret):
         raise Unusable(
-            f"the authorization server {server.issuer} requires client authentication by {quoted(given)}"
+            f"the authorization server {server.issuer} requires client authentication with {quoted(given)}"
             + ("" if secret else ", and sent no client secret")
         )
     if not made.client_id:

@@ -206,7 +206,7 @@ class McpClient:
         if self.modern and self._over_http:
             faults = {tool.name: fault for tool in tools if (fault := header_fault(tool.input_schema))}
             for name, fault in faults.items():
-                self.log("warning", f"the tool {name!r:.200} is left out: {fault}")
+                self.log("warning", f"the tool {name!r:.200} is ignored: {fault}")
             tools = [tool for tool in tools if tool.name not in faults]
         if self.modern:
             self._mirrored = {tool.name: paths for tool in tools if (paths := header_paths(tool.input_schema))}
@@ -253,29 +253,33 @@ class McpClient:
                 listed = decode_json(found.get(kind, _NULL), list[msgspec.Raw] | None) or []
                 following = decode_json(found.get("nextCursor", _NULL), str | int | float | None)
             except UNREADABLE as error:
-                raise McpError(f"{what} its {kind} in an invalid form: {error}") from error
+                raise McpError(f"{what} its {kind} in a form that is not valid: {error}") from error
             except McpError as error:
                 if error.rpc_code == METHOD_NOT_FOUND and kind != "tools":
                     return []  # some servers declare resources or prompts and do not implement the method
                 raise
             if len(entries) + len(listed) > MAX_LISTED:
-                raise McpError(f"{what} more than {MAX_LISTED:,} {kind}; that many are not read")
+                raise McpError(f"{what} more than {MAX_LISTED:,} {kind}, the limit")
             for each in listed:
                 try:
                     entry = _entry(each, type)
                     entries.setdefault(getattr(entry, "uri", "") or getattr(entry, "name", ""), entry)
                 except UNREADABLE as error:
-                    odd = f"one of its {kind} is left out: {error}; it begins: {bytes(each)[:80]!r}"
+                    odd = (
+                        f"one of the server's {kind} is ignored, because it is not valid: {error}; it begins: "
+                        f"{bytes(each)[:80]!r}"
+                    )
                     self.log("warning", odd)
             if following in (None, ""):
                 return list(entries.values())
             if following in cursors:
                 self.log(
-                    "warning", f"the list of its {kind} leads back to a page that was read; {len(entries):,} are used"
+                    "warning",
+                    (f"the server's list of {kind} repeats a page; the {len(entries):,} entries read so far are used"),
                 )
                 return list(entries.values())
             cursors.add(cursor := following)
-        raise McpError(f"{what} its {kind} on pages without an end; stopped after {len(entries):,}")
+        raise McpError(f"{what} its {kind} in too many pages; reading stopped after {len(entries):,} entries")
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -322,7 +326,7 @@ class McpClient:
                 await trio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         raise McpError(
-            f"MCP server '{self._name}' asked more than {MAX_ROUNDS} times for input before it answered {method}"
+            f"MCP server '{self._name}' asked for input more than {MAX_ROUNDS} times without answering {method}"
         )
 
     async def _permitted(
@@ -394,7 +398,10 @@ class McpClient:
 
     def on_request(self, request: Request, about: OutgoingCall | None) -> None:
         if self.modern:
-            text = f"'{request.method}' must be sent as `{model.INPUT_REQUIRED}` in this protocol revision"
+            text = (
+                f"this protocol revision does not allow '{request.method}' as a request; send "
+                f"`{model.INPUT_REQUIRED}` instead"
+            )
             self.link.respond(encode_failure(request.id, METHOD_NOT_FOUND, text), about)
             return
         call = about.id if about is not None and about.id in self._calls else None
@@ -488,7 +495,7 @@ class Listening:
         self._settled = trio.Event()
 
     def changed(self, method: str, params: Mapping[str, Json]) -> None:
-        """Pass a change notification of the server on."""
+        """Forward a server's notification that its tools, prompts or resources have changed."""
         what = CHANGES[method] or params.get("uri")
         if self._on_change is not None and isinstance(what, str):
             self._on_change(what)
@@ -631,14 +638,14 @@ class TaskFollower:
             match task.status:
                 case "completed":
                     if task.result is None:
-                        raise McpError(f"MCP server '{self._server}' has completed a task without a result")
+                        raise McpError(f"MCP server '{self._server}' completed a task without a result")
                     return task.result
                 case "failed":
                     why = (task.error or {}).get("message") or task.status_message or "no reason given"
                     raise McpError(f"MCP server '{self._server}' reported a failed task: {str(why)[:400]}")
                 case "cancelled":
                     why = task.status_message or "no reason given"
-                    raise McpError(f"MCP server '{self._server}' has cancelled a task: {why[:400]}")
+                    raise McpError(f"MCP server '{self._server}' cancelled a task: {why[:400]}")
             # The server may list a question again until it has processed the answer.
             new = {key: asked for key, asked in task.input_requests.items() if key not in answered}
             if new:

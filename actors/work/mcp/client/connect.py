@@ -102,8 +102,10 @@ async def connect(
         if limit.cancelled_caught:
             what = f"was not ready within {server.start_timeout_seconds:g} s"
             if attempt.downloads:
-                what += f", and {attempt.downloads:.0f} s in which '{server.command}' was still downloading it"
-            what += f" (`start_timeout_seconds` of its entry, {server.where})"
+                what += (
+                    f", not counting {attempt.downloads:.0f} s in which '{server.command}' was downloading its package"
+                )
+            what += f" (raise `start_timeout_seconds` of its entry, {server.where})"
             raise texts.lost(server.name, what + attempt.junk, attempt.words)
         watch = me.spawn(attempt.watch, name="watch")
         try:
@@ -192,7 +194,10 @@ class _Attempt:
                 command, most = self._server.command, f"{MOST:g} s"
                 self._client.log(
                     "warning",
-                    f"'{command}' is downloading it; the download may take {most} in addition to its start timeout",
+                    (
+                        f"'{command}' is downloading the server's package; the download may take {most} in "
+                        "addition to the start timeout"
+                    ),
                 )
             self.downloads += LOOKS_EVERY
             limit.deadline += LOOKS_EVERY
@@ -262,14 +267,14 @@ class _Attempt:
     @property
     def junk(self) -> str:
         """Note on the process's output outside of messages; "" without any."""
-        return f"; it wrote to stdout, where only messages belong: {self._first_junk!r}" if self._junk else ""
+        return f"; it wrote lines that are not MCP messages to its stdout: {self._first_junk!r}" if self._junk else ""
 
     def _on_junk(self, line: bytes) -> None:
         self._junk += 1
         if self._junk <= JUNK_TOLD:
             text = line[:500].decode("utf-8", "replace").strip()
             self._first_junk = self._first_junk or text[:100]
-            self._client.log("warning", f"on its stdout, where only messages belong: {text}")
+            self._client.log("warning", f"wrote a line that is not an MCP message to its stdout: {text}")
 
 
 RUNNERS = frozenset(("npx", "bunx", "pnpx", "uvx", "pipx", "npm", "pnpm", "yarn", "uv"))

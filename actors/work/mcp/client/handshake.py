@@ -59,7 +59,7 @@ class OfferedCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """Result of the handshake in either era."""
+    """Result of the handshake: protocol revision, and capabilities of the server."""
 
     version: str
     server: model.Implementation = model.Implementation()
@@ -162,8 +162,9 @@ class Handshake:
         common = [version for version in model.HANDSHAKE if version in supported]
         if not common:
             raise _NoCommon(
-                f"MCP server '{self._name}' speaks {', '.join(supported)[:200]}, and we speak "
-                f"{', '.join((model.MODERN, *model.HANDSHAKE))}: there is none in common; update the older of the two"
+                f"MCP server '{self._name}' supports the protocol revisions {', '.join(supported)[:200]}, "
+                f"and Callboard supports {', '.join((model.MODERN, *model.HANDSHAKE))}: they have none in "
+                "common; update the older of the two"
             )
         self._offer = common[0]
 
@@ -178,7 +179,9 @@ class Handshake:
         try:
             return decode_json(raw, type)
         except UNREADABLE as error:
-            raise McpError(f"MCP server '{self._name}' sent an invalid answer to the handshake: {error}") from error
+            raise McpError(
+                f"MCP server '{self._name}' answered the handshake with an invalid message: {error}"
+            ) from error
 
 
 def _introduced(meta: Mapping[str, Json]) -> model.Implementation:

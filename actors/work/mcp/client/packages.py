@@ -223,7 +223,10 @@ async def installed(
     home = cache_dir(environ) / "packages" / _digest(package, env)
     folder = await trio.to_thread.run_sync(_folder, home, package)
     if folder is None:
-        log(f"'{server.command}' is downloading {package.specs[0]}; servers that are started from it share it")
+        log(
+            f"'{server.command}' is downloading {package.specs[0]}; all servers that run this package share the "
+            "download"
+        )
         async with _alone(home):
             # Another process may have installed it while this one waited for the lock.
             folder = await trio.to_thread.run_sync(_folder, home, package)
@@ -231,7 +234,7 @@ async def installed(
                 folder = await _renewed(me, server, environ, place, package, home, manager, log)
     program = await trio.to_thread.run_sync(_program, folder, package)
     if program is None:
-        log(f"{package.specs[0]} has no program of that name; '{server.command}' starts it")
+        log(f"{package.specs[0]} has no program of its own name, so '{server.command}' starts the server")
         return server, ()
     path = os.pathsep.join((str(program.parent), env.get("PATH", "")))
     started = replace(server, command=str(program), args=package.args, env={**server.env, "PATH": path})
@@ -296,7 +299,7 @@ async def _alone(home: Path) -> AsyncIterator[None]:
     try:
         lock = await trio.to_thread.run_sync(opened)
     except OSError as error:
-        raise McpUnsent(f"the cache of packages can't be written: {error}") from error
+        raise McpUnsent(f"the cache of downloaded packages can't be written: {error}") from error
     try:
         while True:
             try:
@@ -327,7 +330,7 @@ async def _renewed(
         older = await trio.to_thread.run_sync(lambda: _folder(home, package, even_old=True))
         if older is None:
             raise
-        log(f"{error}; the version that was installed before is started")
+        log(f"{error}; the version that is already installed is started")
         return older
 
 
@@ -366,12 +369,14 @@ async def _install(
             refused = "".join(f" [the sandbox blocked its access to {host}]" for host in held.refused_hosts)
             raise McpUnsent(_failed(server, package, f"{_last_lines(output)}{refused}"))
     except TimedOut as error:
-        why = f"it was still downloading after {most:g} s (`start_timeout_seconds` of its entry, {server.where})"
+        why = f"the download took more than {most:g} s (raise `start_timeout_seconds` of its entry, {server.where})"
         raise McpUnsent(_failed(server, package, why)) from error
     except ProcessError as error:
         raise McpUnsent(_failed(server, package, str(error))) from error
     except OSError as error:
-        raise McpUnsent(_failed(server, package, f"the cache of packages can't be written: {error}")) from error
+        raise McpUnsent(
+            _failed(server, package, f"the cache of downloaded packages can't be written: {error}")
+        ) from error
     await trio.to_thread.run_sync(_finish, home, folder, download)
     return folder
 
@@ -382,7 +387,7 @@ def _failed(server: Server, package: Package, why: str) -> str:
 
 def _last_lines(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " / ".join(lines[:6])[:600] or "it printed nothing"
+    return " / ".join(lines[:6])[:600] or "there was no output"
 
 
 def _prepare(home: Path, folder: Path, download: Path) -> None:

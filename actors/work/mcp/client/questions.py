@@ -25,7 +25,9 @@ AT_ONCE = 64
 
 
 class ServerQuestion(msgspec.Struct, frozen=True):
-    """Question: a request of the old era, or an entry of `inputRequests`."""
+    """Request that a server sends during a call: of the old protocol era, or an entry of `inputRequests` of the new
+    one.
+    """
 
     method: str
     params: dict[str, Json] = {}
@@ -85,7 +87,7 @@ class ServerQuestions:
         try:
             # Two open questions with one id could not be answered separately.
             if len(self._open) >= AT_ONCE or id in self._open:
-                raise McpError(f"{len(self._open)} questions are open; no more are accepted")
+                raise McpError(f"{len(self._open)} questions are open, which is the limit; wait for an answer")
             ref = self._spawn(ServerQuestion(request.method, msgspec.json.decode(request.params)), caller or self._own)
         except (CallboardError, *jsonrpc.UNREADABLE) as error:
             respond(_failure(id, error))
@@ -127,11 +129,11 @@ class ServerQuestions:
         able = self._abilities
         known = {"elicitation/create": able.elicitation, "sampling/createMessage": able.sampling, "roots/list": True}
         if not known.get(asked.method):
-            raise McpError(f"'{asked.method}' is not supported", rpc_code=jsonrpc.METHOD_NOT_FOUND)
+            raise McpError(f"the method '{asked.method}' is not supported", rpc_code=jsonrpc.METHOD_NOT_FOUND)
         try:
             return caller.me.spawn(self._play, asked, caller.host, name="question", link=False)
         except ShuttingDown as error:
-            raise McpError("the call is over") from error
+            raise McpError("the tool call has ended") from error
 
     async def _play(self, me: Actor, asked: ServerQuestion, host: ServerRequestHandler | None) -> dict[str, Json]:
         if asked.method == "roots/list":
@@ -139,7 +141,7 @@ class ServerQuestions:
         if asked.method == "elicitation/create":
             return {"action": "cancel"} if host is None else await host.elicit(me, self._server, asked.params)
         if host is None:
-            raise McpError("no model is available")
+            raise McpError("no model is available for sampling")
         return await host.sample(me, self._server, asked.params)
 
 

@@ -86,7 +86,7 @@ REFUSAL = 64 * 1024
 
 REFUSAL_WITHIN = 5.0
 
-UNKNOWN = "its outcome is unknown"
+UNKNOWN = "whether the server executed it is unknown"
 """End of the error text for a request without an answer."""
 
 BAD_URL = (httpx.InvalidURL, ValueError)
@@ -130,7 +130,7 @@ class HttpServerAccess:
             self.url = httpx.URL(server.url)
             self._headers = httpx.Headers({"user-agent": "callboard", **server.headers})
         except (httpx.InvalidURL, UnicodeError) as error:
-            raise ConfigError(f"the url or a header of MCP server '{server.name}' is invalid: {error}") from error
+            raise ConfigError(f"the `url` or a header of MCP server '{server.name}' is not valid: {error}") from error
 
     def close(self) -> None:
         """Close all connections immediately; active reads raise `McpLost`."""
@@ -243,7 +243,7 @@ class HttpServerAccess:
         # Some servers compress although `identity` was requested.
         unpacker = unpacker_of(encoding)
         if unpacker is None and encoding.strip().lower() not in ("identity", ""):
-            raise McpError(f"{self.who} compressed its answer with {encoding!r}, which was not requested")
+            raise McpError(f"{self.who} compressed its response with {encoding!r}, which was not requested")
         try:
             while piece := await stream.receive():
                 for part in (piece,) if unpacker is None else unpacked(unpacker, piece):
@@ -373,7 +373,10 @@ class WebLink(ABC):
             return await self._ask(outgoing)
         except trio.Cancelled:
             if outgoing.method != "initialize" and not version_in(outgoing):  # otherwise the closed response cancels it
-                self.notify("notifications/cancelled", {"requestId": outgoing.id, "reason": "no longer needed"})
+                self.notify(
+                    "notifications/cancelled",
+                    {"requestId": outgoing.id, "reason": "the client no longer needs the result"},
+                )
             raise
         except McpLost as error:
             why = self.lost or error  # the cause of the loss explains more than its effect on this request
@@ -524,8 +527,8 @@ class ResponseReading:
         if isinstance(self.answer, Result):
             return self.answer.result
         if self.answer is None:
-            raise McpError(f"{self._web.who} answered {self.what} with messages that contain no answer to it")
-        assert self.about is not None, "only a request is answered"
+            raise McpError(f"{self._web.who} answered {self.what} with messages that include no response to it")
+        assert self.about is not None, "only requests have a response"
         raise refused(self._web.server.name, self.about, self.answer.error)
 
     def begin_again(self) -> None:
@@ -578,7 +581,7 @@ class HttpLink(WebLink):
         """End the session on the server, if there is one, and close all connections."""
         if self._session and self.lost is None:
             with trio.move_on_after(DELETE_WITHIN), suppress(McpError):  # the server also ends unused sessions itself
-                response = await self._web.send("DELETE", "the end of the session", headers=self._headers(""))
+                response = await self._web.send("DELETE", "the request to end the session", headers=self._headers(""))
                 await response.aclose()
         if self.lost is None:
             self.lost = McpLost(f"the connection to {self._web.who} was closed")
@@ -622,7 +625,7 @@ class HttpLink(WebLink):
             try:
                 if await self._web.read(response, reading.take, reading.what):
                     return self._linger(response)
-                lost = McpLost(f"{self._web.who} ended its answer to {reading.what} before there was a result")
+                lost = McpLost(f"{self._web.who} ended its response to {reading.what} before sending the result")
             except McpLost as error:
                 lost = error
             finally:
@@ -642,12 +645,12 @@ class HttpLink(WebLink):
             try:
                 response = await self._listen_on(reading)
             except McpLost as error:
-                lost = McpLost(f"{lost}; resuming its answer failed as well: {error}")
+                lost = McpLost(f"{lost}; resuming the response failed as well: {error}")
                 continue
             if response.status_code == 200 and content_type(response) == EVENTS:
                 return response
             refused = await self._refused(response, reading.what)
-            raise McpLost(f"{lost}; resuming its answer failed as well: {refused}")
+            raise McpLost(f"{lost}; resuming the response failed as well: {refused}")
         raise lost
 
     async def _listen_on(self, reading: ResponseReading) -> httpx.Response:
@@ -699,7 +702,7 @@ class HttpLink(WebLink):
             self.own.spawn(self._listen, name="listen", link=False)
             with trio.move_on_after(HEARD_WITHIN):
                 await self._listens.wait()
-        what = method or "the client's answer"
+        what = method or "the response of the client"
         response = await self._web.send("POST", what, headers=self._headers(method), body=body)
         if response.status_code >= 300:
             raise await self._refused(response, what)
@@ -840,11 +843,12 @@ class SseLink(WebLink):
             url = self._web.url.join(event.data.strip())
             ours = within_origin(self._web.url, url)
         except BAD_URL as error:
-            raise McpError(f"{self._web.who} named an invalid URL for messages: {error}") from error
+            raise McpError(f"{self._web.who} sent an invalid URL to post messages to: {error}") from error
         if not ours:
             raise McpError(
-                f"{self._web.who} wants its messages sent to {url.scheme}://{url.netloc.decode('ascii')},"
-                " which is not the origin of its `url` in mcp.json; its headers are not for another origin"
+                f"{self._web.who} asks for messages to be posted to "
+                f"{url.scheme}://{url.netloc.decode('ascii')}, which is not the origin of its `url` in "
+                "mcp.json; its headers must not be sent to another origin"
             )
         return url
 
@@ -881,7 +885,7 @@ class SseLink(WebLink):
         raise refused(self._web.server.name, outgoing, waiting.answer.error)
 
     async def _post(self, method: str, body: bytes, outgoing: OutgoingCall | None = None) -> None:
-        what = method or "the client's answer" if outgoing is None else described(outgoing)
+        what = method or "the response of the client" if outgoing is None else described(outgoing)
         headers = {"accept": "*/*", **({} if outgoing is None else outgoing.headers)}
         if self.version:
             headers["mcp-protocol-version"] = self.version

@@ -29,7 +29,9 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 
 def header_paths(schema: Json) -> Paths:
-    """Return the paths of such values in a call's arguments, with the names of their headers."""
+    """Return the paths of the values in a call's arguments that are also sent as headers, with the names of the
+    headers.
+    """
     return dict(_found(schema, ()))
 
 
@@ -38,7 +40,7 @@ def header_fault(schema: Json) -> str:
     seen: set[str] = set()
     for where, token, type in _annotations(schema, "", reachable=False):
         if type is None:
-            return f"{where}: x-mcp-header is only allowed on properties that `properties` alone lead to"
+            return f"{where}: x-mcp-header is only allowed on properties that are reached through `properties` alone"
         if not isinstance(token, str) or not _TOKEN(token):
             return f"{where}: x-mcp-header is {token!r:.60}, which is not a valid name of an HTTP header"
         if type not in _SCALARS:
@@ -50,7 +52,7 @@ def header_fault(schema: Json) -> str:
 
 
 def param_headers(paths: Paths, arguments: Mapping[str, Json]) -> dict[str, str]:
-    """Return the headers of a call; a missing value has none."""
+    """Return the headers that repeat arguments of a call; a missing argument has none."""
     headers: dict[str, str] = {}
     for path, name in paths.items():
         value: Json = arguments

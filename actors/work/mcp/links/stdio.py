@@ -147,7 +147,10 @@ class _Waiting:
         link = self.link
         del link.waiting[self.outgoing.id]
         if self.outgoing.method not in UNCANCELLABLE:
-            link.notify("notifications/cancelled", {"requestId": self.outgoing.id, "reason": "no longer needed"})
+            link.notify(
+                "notifications/cancelled",
+                {"requestId": self.outgoing.id, "reason": "the client no longer needs the result"},
+            )
         return trio.lowlevel.Abort.SUCCEEDED
 
 
@@ -219,8 +222,8 @@ class StdioLink:
         data = message + b"\n"
         if self._queued + len(data) > OUTBOX:
             raise McpError(
-                f"MCP server '{self._server.name}' does not read its stdin: {self._queued:,} bytes wait, and "
-                f"{len(data):,} more would be beyond the limit of {OUTBOX:,}"
+                f"MCP server '{self._server.name}' does not read its stdin: {self._queued:,} bytes are "
+                f"queued, and {len(data):,} more would exceed the limit of {OUTBOX:,}"
             )
         sent = 0
         # Only into an empty queue: a direct write must not overtake queued bytes.
@@ -266,7 +269,7 @@ class StdioLink:
             for line in lines.feed(data):
                 self._take(line)
             if lines.endless:
-                what = "wrote an endless line to its stdout, where each message must end with a newline"
+                what = "wrote too long a line to its stdout; each message must end with a newline"
                 self._lose(f"{what} ({_quoted(lines.beginning)})", self.process.stderr_tail)
             # `receive_soon` returns without a checkpoint while there is output, so a talkative server would starve
             # other tasks.
@@ -343,7 +346,10 @@ class StdioLink:
 
     def _too_long(self, line: LineTooLong) -> None:
         limit = self._server.max_message_bytes
-        size = f"a message of {line.size:,} bytes; at most {limit:,} are taken (`max_message_bytes`)"
+        size = (
+            f"a message of {line.size:,} bytes; at most {limit:,} are allowed (`max_message_bytes` of its entry "
+            "in mcp.json)"
+        )
         if line.id is None:
             self._lose(f"sent {size}", "")
         elif (waiting := self._pop(line.id)) is not None:
@@ -363,11 +369,11 @@ class StdioLink:
                 await process.ref.wait()
         end = process.ended
         if end is None:
-            what = "closed its output"
+            what = "closed its stdout"
         elif end.signal is not None:
-            what = f"was ended by signal {end.signal}"
+            what = f"was killed by signal {end.signal}"
         else:
-            what = f"ended with status {end.status}"
+            what = f"exited with status {end.status}"
         self._lose(what, process.stderr_tail)
 
     def _lose(self, what: str, words: str) -> None:

@@ -86,7 +86,7 @@ def _behind(hint: str) -> str:
 def _other_count(others: int) -> str:
     if others < 1:
         return ""
-    return f", with {others} other call{'' if others == 1 else 's'} under way"
+    return f", while {others} other call{'' if others == 1 else 's'} of it were running"
 
 
 def _quoted(words: str) -> str:
@@ -100,7 +100,7 @@ def _quoted(words: str) -> str:
 
 def unreadable(server: str, method: str, error: Exception) -> McpError:
     """Return the error for an answer that does not follow the protocol."""
-    return McpError(f"MCP server '{server}' sent an invalid answer to {method}: {error}")
+    return McpError(f"MCP server '{server}' sent an invalid response to {method}: {error}")
 
 
 def refusal(
@@ -130,8 +130,11 @@ def refusal(
     if 300 <= status < 400:
         where = _address_without_secrets(response.headers.get("location", "nowhere"))
         return HttpRefused(
-            f"{text}: it redirects to {where}, which is not followed: the headers of '{server.name}' must not be sent"
-            " to another origin; if that is the server, set its address as `url` in mcp.json",
+            (
+                f"{text}: it redirects to {where}. The redirect is not followed, because the headers of "
+                f"'{server.name}' must not be sent to another origin; if the server has moved there, change "
+                "`url` in mcp.json"
+            ),
             status,
         )
     if status in (404, 405):
@@ -174,11 +177,11 @@ def _unauthorized(server: Server, text: str, response: httpx.Response, why: str)
     scopes = lacking(response)
     if scopes is not None:
         named = f" ({' '.join(scopes)[:NAMED]})" if scopes else ""
-        text = f"{text}; it wants a token with more scopes{named}; sign in again: {remedy(server.name)}"
+        text = f"{text}; it requires a token with more scopes{named}; sign in again: {remedy(server.name)}"
         return McpSignInNeeded(text, response.status_code, scopes)
     # Signing in again would yield the same permissions.
     if response.status_code == 403:
-        return McpUnauthorized(f"{text}; the account that is signed in, or its token, lacks the permission", 403)
+        return McpUnauthorized(f"{text}; the signed-in account, or its token, lacks the permission", 403)
     known = challenge is not None and "resource_metadata" in challenge.parameters
     other = "" if known else f"; or {_credentials(server, response)}"
     return McpSignInNeeded(f"{text}; {why or f'sign in: {remedy(server.name)}'}{other}", response.status_code)
@@ -190,7 +193,7 @@ def _credentials(server: Server, response: httpx.Response) -> str:
         return f"check the header {given} of '{server.name}' in mcp.json"
     scheme = response.headers.get("www-authenticate", "").partition(" ")[0].lower() or "bearer"
     hint = {"basic": "Basic ${BASE64_USER_PASSWORD}"}.get(scheme, "Bearer ${TOKEN}")
-    return f'give it credentials in mcp.json: "{server.name}": {{"headers": {{"Authorization": "{hint}"}}}}'
+    return f'add credentials in mcp.json: "{server.name}": {{"headers": {{"Authorization": "{hint}"}}}}'
 
 
 def _address_without_secrets(url: str) -> str:

@@ -204,8 +204,9 @@ class Leases:
         with trio.move_on_after(within):
             return await lease.acquire()
         raise McpLost(
-            f"MCP server '{server.name}' could not start within {within:g} s: `max_servers` of `mcp_pool` "
-            f"(config.yaml) allows {self.settings.max_servers} servers at once, and all of them are in use"
+            f"MCP server '{server.name}' could not be started within {within:g} s: `max_servers` of "
+            f"`mcp_pool` (config.yaml) allows {self.settings.max_servers} servers at once, and all of them "
+            "are in use; raise it, or try again later"
         )
 
     def _idle_seconds(self, key: PoolKey) -> float:
@@ -335,11 +336,11 @@ class LiveServer:
         self.may_warn: Throttle = Throttle()
 
     def begin(self) -> None:
-        """Count a use that begins."""
+        """Count a use of the server that begins."""
         self.busy += 1
 
     def end(self) -> None:
-        """Count a use that ends."""
+        """Count a use of the server that ends."""
         self.busy -= 1
         self.used: float = trio.current_time()
 
@@ -480,13 +481,13 @@ class ServerOpener:
             tools = await client.tools()
         if tools is None:
             raise McpLost(
-                f"MCP server '{server.name}' did not list its tools within {server.start_timeout_seconds:g} s "
-                f"(start_timeout_seconds of its entry, {server.where})"
+                f"MCP server '{server.name}' did not list its tools within {server.start_timeout_seconds:g} "
+                f"s (raise `start_timeout_seconds` of its entry, {server.where})"
             )
         named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
         if len(named) < len(tools) and not live.open:
             what = (
-                f"{len(tools) - len(named)} tools of MCP server '{server.name}' are left out: their names are invalid"
+                f"{len(tools) - len(named)} tools of MCP server '{server.name}' are ignored: their names are not valid"
             )
             self._emit(live, events.Warned(code="mcp_names", message=what))
         catalog = ServerCatalog(

@@ -175,7 +175,7 @@ class McpServers:
             scope.close()
 
     def used(self, key: PoolKey) -> None:
-        """Handle the end of a use: while a start waits for a slot, no scope keeps an unused server."""
+        """Handle the end of a use: while a start waits for a slot, all unused leases of this server are released."""
         if self.leases.pool.crowded and not key.by:
             self._give_back({key})
 
@@ -209,7 +209,7 @@ class McpServers:
         if self._read_again is not None:
             config = self._read_again()
             if not config.servers and (problems := errors_in(config.problems)):
-                raise InvalidFile(f"nothing was reloaded: {problems[0]}", problems)
+                raise InvalidFile(f"the MCP servers were not reloaded: {problems[0]}", problems)
             self.leases.config = config
         if name is not None:
             self.config.get(name)

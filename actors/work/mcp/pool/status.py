@@ -125,7 +125,7 @@ def status_of(
 
 
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Request of another process."""
+    """Request of another process for this one's status, or for a reload."""
 
     ask: Literal["status", "reload"]
     server: str | None = None
@@ -141,7 +141,7 @@ async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None
     try:
         listener, path = _listening(directory)
     except OSError as error:
-        me.emit(Warned(code="mcp_status", message=f"`callboard mcp status` can't see this process: {error}"))
+        me.emit(Warned(code="mcp_status", message=f"`callboard mcp status` can't query this process: {error}"))
         return
     free = trio.Semaphore(ASKERS)
     try:

@@ -103,7 +103,7 @@ def wanted_by_nodes(graph: Graph, context: RunServices) -> dict[str, WantedServe
 
 
 def absent(names: Iterable[str], context: RunServices) -> dict[str, str]:
-    """Return the servers among these that are not configured, each with a suggestion."""
+    """Return the servers among these that are not configured, each with a hint for the user."""
     if context.mcp is None:
         return {}
     pool, aliases = context.mcp(), context.settings.mapping_mcp_servers
@@ -161,7 +161,7 @@ def servers_of(
             f"{settings.file}, or remove `mcp_servers` from agent '{agent}'."
         )
     if context.mcp is None:
-        raise ConfigError(f"agent '{agent}' uses MCP servers, but this run has none")
+        raise ConfigError(f"agent '{agent}' uses MCP servers, and MCP is not available in this run")
     pool = context.mcp()
     config = pool.config
     errors = errors_in(config.problems)

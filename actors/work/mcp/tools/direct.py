@@ -144,7 +144,7 @@ _ONES = ("items", "additionalProperties", "not")
 
 
 def fitting(schema: Json, depth: int = 0) -> Json:
-    """Return the schema with accepted names; the same object if nothing changes."""
+    """Return a tool's schema with parameter names that every provider accepts; the same object if nothing changes."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return schema
     changed: dict[str, Json] = {}
@@ -174,7 +174,7 @@ def fitting(schema: Json, depth: int = 0) -> Json:
 
 
 def restored(value: Json, schema: Json, root: Json = None, depth: int = 0) -> Json:
-    """Return arguments with the names of the server's own schema."""
+    """Return arguments with the names of the server's own schema, after `fitting` had changed them."""
     root = schema if root is None else root
     schema = _resolved(schema, root)
     if not isinstance(schema, dict) or depth > _DEEPEST:
@@ -196,7 +196,7 @@ def restored(value: Json, schema: Json, root: Json = None, depth: int = 0) -> Js
 
 
 def renamed(properties: dict[str, Json]) -> dict[str, str]:
-    """Return a distinct accepted name for each name that is not accepted."""
+    """Return a distinct name that every provider accepts, for each parameter name that some provider refuses."""
     found: dict[str, str] = {}
     for name in properties:
         if _FITS.fullmatch(name):

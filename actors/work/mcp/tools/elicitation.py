@@ -53,7 +53,7 @@ class _NobodyThere(_Ended):
 
 
 async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the `ElicitResult`.
+    """Ask the user the questions of an elicitation request, and return the `ElicitResult`.
 
     Raises:
         McpError: the server's request is invalid.
@@ -107,7 +107,7 @@ async def _open_page(me: Actor, server: str, message: str, url: str) -> dict[str
     host = _host(url)
     # Control characters could hide the real address on a terminal.
     if not host or any(not char.isprintable() for char in url):
-        raise McpError("the page to open has to be an http or https URL", rpc_code=INVALID_PARAMS)
+        raise McpError("the URL of the page to open must begin with http:// or https://", rpc_code=INVALID_PARAMS)
     text = (
         f"MCP server '{server}' asks you to open a page of {host}: {message}\n{shortened(url, _LONGEST)}\n"
         "Open it in a browser if you trust it. Neither the model nor this program sees what you enter there."
@@ -182,14 +182,16 @@ def _fields(server: str, schema: Json) -> list[FormField]:
     """
     properties = schema.get("properties", {}) if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(properties) > MOST_FIELDS:
-        raise McpError(f"a form must be an object with at most {MOST_FIELDS} fields", rpc_code=INVALID_PARAMS)
+        raise McpError(
+            f"the schema of a form must be an object with at most {MOST_FIELDS} fields", rpc_code=INVALID_PARAMS
+        )
     required = schema.get("required")
     required = required if isinstance(required, list) else []
     fields = []
     for name, about in properties.items():
         field = read_field(name, about if isinstance(about, dict) else {}, required=name in required)
         if field is None:
-            text = f"'{server}' requests the field '{name}' of a type that forms do not support"
+            text = f"the field '{name}' that '{server}' asks for has a type that forms do not support"
             raise McpError(text, rpc_code=INVALID_PARAMS)
         fields.append(field)
     return fields
@@ -236,7 +238,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked_as(self) -> QuestionKind:
-        """Kind of the question."""
+        """Kind of question that asks for the field: text, yes or no, a choice."""
         if self.kind == "some of":
             return "checkbox"
         return "choice" if self.kind in ("one of", "yes or no") else "text"

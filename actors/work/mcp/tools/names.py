@@ -34,7 +34,7 @@ def meta_name(verb: str, server: str) -> str:
 
 
 def other_name(verb: str, server: str) -> str:
-    """Return the other spelling of `meta_name`."""
+    """Return the other spelling of a `mcp_search_<server>` name, with two underscores after `mcp`."""
     return legal(f"mcp__{verb}_{server}")
 
 
@@ -55,7 +55,7 @@ def remedy(name: str, config: McpConfig, aliases: Iterable[str]) -> str:
 
 
 def legal(name: str) -> str:
-    """Return a name that every provider accepts; one that is too long ends in a digest."""
+    """Return a name that every provider accepts; one that is too long is cut and ends in a digest."""
     plain = _ILLEGAL.sub("_", name)
     return plain if len(plain) <= LONGEST else marked(name)
 

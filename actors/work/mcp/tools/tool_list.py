@@ -232,13 +232,19 @@ async def _tools_of_all(
         name = view.server.name
         try:
             if view.server.disabled:
-                raise ConfigError(f"it is disabled in {view.server.where or 'mcp.json'}")
+                raise ConfigError(f"the server is disabled in {view.server.where or 'mcp.json'}")
             found[name] = await view.tools(me)
         except CallboardError as error:
             found[name] = error
             if name not in view.talk.told and not isinstance(error, ActorError):  # once per agent
                 view.talk.told.add(name)
-                me.emit(Warned(code="mcp_server", message=f"no tools of MCP server '{name}': {error}", node=node))
+                me.emit(
+                    Warned(
+                        code="mcp_server",
+                        message=f"the tools of MCP server '{name}' are not available: {error}",
+                        node=node,
+                    )
+                )
 
     async with trio.open_nursery() as nursery:
         for view in views:
@@ -307,7 +313,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEARCHED, _ALL = 10_000, 2_000_000
 """Characters of a description, or of a query, that are searched; and of all descriptions together."""
 
-_NAME = {"type": "string", "description": "Name of the tool, as the search tells it."}
+_NAME = {"type": "string", "description": "Name of the tool, as returned by the search."}
 _ARGUMENTS = {"anyOf": [{"type": "object"}, {"type": "string"}], "default": {}, "description": "As described."}
 _SEARCH_PARAMETERS = {
     "query": {"type": "string", "description": "What the tool should do, in a few words; empty for any tool."},
@@ -370,7 +376,7 @@ def meta_tools(view: ServerView, taken: Container[str] = ()) -> list[Tool]:
     invoke = one("invoke", run_invoke, f"Call a tool of the MCP server '{name}'.", tool=_NAME, arguments=_ARGUMENTS)
     return [
         one("search", run_search, f"Search the tools of the MCP server '{name}'{about}.", **_SEARCH_PARAMETERS),
-        one("describe", run_describe, f"Tell which arguments a tool of the MCP server '{name}' takes.", tool=_NAME),
+        one("describe", run_describe, f"Describe the arguments of a tool of the MCP server '{name}'.", tool=_NAME),
         msgspec.structs.replace(invoke, means=resolve, timeout=None),
     ]
 
@@ -413,11 +419,11 @@ def _object(value: Json) -> Arguments:
         try:
             value = msgspec.json.decode(value)
         except msgspec.DecodeError as error:
-            raise ToolFailed(f"{_FAILED['invoke']}: 'arguments' is no JSON object ({error})") from None
+            raise ToolFailed(f"{_FAILED['invoke']}: 'arguments' is not valid JSON ({error})") from None
     if not value:
         return {}
     if not isinstance(value, dict):
-        raise ToolFailed(f"{_FAILED['invoke']}: 'arguments' has to be a JSON object")
+        raise ToolFailed(f"{_FAILED['invoke']}: 'arguments' must be a JSON object")
     return value
 
 
@@ -436,7 +442,7 @@ def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> l
 
 
 def words(text: str) -> list[str]:
-    """Return the normalized words of a text."""
+    """Return the words of a text in the form in which the search compares them."""
     parts = _WORD.findall(_HUMP.sub(" ", text[:_SEARCHED]))
     return [_singular(part.casefold()) for part in parts]
 

@@ -231,7 +231,7 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 )
         except UNREACHABLE as error:
             raise ToolFailed(str(error)) from error
-        raise ToolFailed(f"Tool call '{shown_name}' did not end within {clock.seconds:g} s and was ended")
+        raise ToolFailed(f"Tool call '{shown_name}' was stopped: it did not finish within {clock.seconds:g} s")
 
     async def admitted(self, me: Actor, attempt: Callable[[], Awaitable[T]], clock: Clock | None = None) -> T:
         """Return the result of `attempt`, repeated after sign-ins of the user; `clock` pauses meanwhile."""
@@ -268,7 +268,7 @@ class CallHost:
 
     async def elicit(self, me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
         if not self._server.elicitation:
-            raise McpError("questions are turned off for this server", rpc_code=METHOD_NOT_FOUND)
+            raise McpError("questions to the user are turned off for this server", rpc_code=METHOD_NOT_FOUND)
         from .elicitation import ask
 
         async with self._turn:
@@ -283,7 +283,9 @@ class CallHost:
     ) -> dict[str, Json]:
         self._samples += 1
         if self._samples > MOST_SAMPLES:
-            raise McpError(f"a call may send at most {MOST_SAMPLES} requests to the model", rpc_code=METHOD_NOT_FOUND)
+            raise McpError(
+                f"a tool call may send at most {MOST_SAMPLES} requests to the model", rpc_code=METHOD_NOT_FOUND
+            )
         async with self._turn:
             with self._clock.stopped():
                 return await sample(me, self._talk, self._server, params)
@@ -296,13 +298,16 @@ _STOPPED = {"end": "endTurn", "length": "maxTokens", "tools": "toolUse", "refuse
 
 
 async def sample(me: Actor, talk: ServersView, server: Server, params: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the `CreateMessageResult`.
+    """Send a server's sampling request to the model, and return the `CreateMessageResult`.
 
     Raises:
         McpError: sampling is not allowed, the request is invalid, or the model fails.
     """
     if server.sampling == "off":
-        raise McpError(f"sampling is off for server '{server.name}' (mcp.json)", rpc_code=METHOD_NOT_FOUND)
+        raise McpError(
+            f"sampling is turned off for server '{server.name}' (`sampling` of its entry in mcp.json)",
+            rpc_code=METHOD_NOT_FOUND,
+        )
     request = _request(talk.context.model_for(talk.model), params)
     if server.sampling == "ask":
         tool = Tool(spec=ToolSpec(name=offered_name(server.name, "sampling")), run=_never, effect="write", origin="mcp")
@@ -324,7 +329,7 @@ async def sample(me: Actor, talk: ServersView, server: Server, params: Mapping[s
 
 
 async def _never(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - nothing is run
-    raise AssertionError("only its permission is asked for")
+    raise AssertionError("this tool only asks for its permission")
 
 
 def _request(model: str, params: Mapping[str, Json]) -> ChatRequest:
@@ -333,7 +338,7 @@ def _request(model: str, params: Mapping[str, Json]) -> ChatRequest:
         raise _misfit("sampling with tools is not supported")
     messages = params.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _misfit("`messages` has to be a list of messages")
+        raise _misfit("`messages` must be a list of messages")
     most, temperature = params.get("maxTokens"), params.get("temperature")
     stop = params.get("stopSequences")
     return ChatRequest(
@@ -363,9 +368,9 @@ def _part(block: Json) -> Part:
         try:
             data = base64.b64decode(str(block.get("data", "")), validate=True)
         except binascii.Error as error:
-            raise _misfit(f"an image is not base64: {error}") from None
+            raise _misfit(f"an image in `messages` is not base64: {error}") from None
         return ImagePart(str(block.get("mimeType", "image/png")), data)
-    raise _misfit(f"a message may hold texts and images, not {str(kind)[:40]!r}")
+    raise _misfit(f"a message may contain text and images, not {str(kind)[:40]!r}")
 
 
 def _misfit(why: str) -> McpError:
@@ -398,8 +403,9 @@ async def signed_in(me: Actor, server: Server, access: ServerAccess, needed: Mcp
         async def person(request: Authorization, redirect: Redirect) -> str:
             more = f", to grant it: {' '.join(needed.scopes)}" if needed.scopes else ""
             text = (
-                f"MCP server '{server.name}' wants you to sign in{more}. Open this page in a browser of this machine;"
-                f" it comes back here by itself:\n{request.url}\nIf it can't, paste the address of its last page here."
+                f"MCP server '{server.name}' wants you to sign in{more}. Open this page in a browser of this "
+                f"machine; the browser then returns to Callboard by itself:\n{request.url}\nIf the last page "
+                "can't be loaded, paste its address here."
             )
             return await code_from(me.ask_person, request, redirect, text)
 

@@ -296,7 +296,7 @@ def _image(part: chat.ImagePart) -> Json:
     if part.url.startswith("data:"):
         media_type, _, data = part.url.removeprefix("data:").partition(";base64,")
     elif part.url:
-        raise ModelError(f"bedrock takes images as bytes only, not as a URL: {part.url}")
+        raise ModelError(f"Bedrock accepts only images that are sent as data, not URLs: {part.url}")
     form = media_type.removeprefix("image/")
     return {"format": "jpeg" if form == "jpg" else form, "source": {"bytes": data or codec.base64_of(part)}}
 
@@ -326,7 +326,7 @@ def _spec(tool: chat.Tool) -> Json:
 def _decoded(body: bytes, *, unwrap: bool) -> chat.ChatReply:
     answer = codec.read(decode_answer, body)
     if answer.output is None or answer.output.message is None:
-        raise ModelError("the answer has no message")
+        raise ModelError("the provider's response has no message")
     builder = codec.ReplyBuilder(FORM)
     for index, block in enumerate(answer.output.message.content):
         list(builder.text(block.text))
@@ -364,7 +364,7 @@ _NOVA = re.compile(r"amazon\.nova-(?:2-)?(?:micro|lite|pro|premier)")
 
 
 def mark(body: dict[str, Json], cache: Cache, request: chat.ChatRequest, model: str) -> None:
-    """Add cache points to the body of a request, if the settings and the model allow it."""
+    """Add cache points to the body of a Converse request, if the settings and the model allow it."""
     nova = _NOVA.search(model) is not None
     claude = reasoning.claude(model)
     known = nova or (claude is not None and (claude.version >= (3, 7) or "3-5-haiku" in model))
@@ -526,15 +526,17 @@ class EventStreamParser:
             total, headers, checksum = _PRELUDE.unpack_from(self._rest)
             # Checked first: a damaged length would make the parser wait for bytes that never arrive.
             if crc32(self._rest[:8]) != checksum:
-                raise UpstreamError("the stream is damaged: the checksum of a message's lengths does not fit")
+                raise UpstreamError("the provider's response is damaged: a message's prelude has a wrong checksum")
             if total > MOST_OF_MESSAGE or total < _PRELUDE.size + headers + _CRC.size:
-                raise UpstreamError(f"the stream is damaged: a message of {total} bytes with {headers} of headers")
+                raise UpstreamError(
+                    f"the provider's response is damaged: a message claims {total} bytes, {headers} of them headers"
+                )
             if len(self._rest) < total:
                 return
             message = bytes(self._rest[:total])
             del self._rest[:total]
             if crc32(message[:-4]) != _CRC.unpack(message[-4:])[0]:
-                raise UpstreamError("the stream is damaged: the checksum of a message does not fit")
+                raise UpstreamError("the provider's response is damaged: a message has a wrong checksum")
             begin = _PRELUDE.size + headers
             yield EventStreamMessage(_headers(message[_PRELUDE.size : begin]), message[begin:-4])
 
@@ -559,7 +561,7 @@ def _headers(data: bytes) -> dict[str, str]:
                 raise ValueError(f"type {kind}")
             at += size
         if at > len(data):
-            raise ValueError("it ends too early")
+            raise ValueError("the headers are incomplete")
     except (IndexError, struct.error, ValueError) as error:  # wrong UTF-8 is a ValueError
-        raise UpstreamError(f"the stream is damaged: a header can't be read ({error})") from error
+        raise UpstreamError(f"the provider's response is damaged: a message header can't be read ({error})") from error
     return found

@@ -172,7 +172,7 @@ class ProfileRole:
     def keys(self) -> AwsKeys:
         """Return the current keys. Raises CredentialsError before the first `renew`."""
         if self._renewed.current is None:
-            raise CredentialsError(f"profile '{self._name}' of AWS has no keys yet")
+            raise CredentialsError(f"the keys of AWS profile '{self._name}' have not been fetched yet")
         return self._renewed.current
 
     async def _of(self, name: str, before: tuple[str, ...]) -> tuple[AwsKeys, float]:
@@ -193,9 +193,11 @@ class ProfileRole:
         if profile.get("credential_process"):
             return await self._printed(name, profile["credential_process"])
         if name in before:
-            raise ConfigError(f"`source_profile` of AWS profiles leads back to '{name}': {' -> '.join(before)}")
+            raise ConfigError(
+                f"the `source_profile` settings of the AWS profiles form a loop at '{name}': {' -> '.join(before)}"
+            )
         raise CredentialsError(
-            f"profile '{name}' of AWS has no keys, and neither `role_arn`, `sso_session` nor `credential_process`"
+            f"AWS profile '{name}' has no keys, and neither `role_arn`, `sso_session` nor `credential_process`"
         )
 
     # --- roles
@@ -203,8 +205,8 @@ class ProfileRole:
     async def _source(self, name: str, profile: Mapping[str, str], before: tuple[str, ...]) -> AwsKeys:
         if profile.get("mfa_serial"):
             raise ConfigError(
-                f"profile '{name}' of AWS needs the code of an MFA device (`mfa_serial`), which is not supported; "
-                "run: eval $(aws configure export-credentials --format env)"
+                f"AWS profile '{name}' needs the code of an MFA device (`mfa_serial`), which Callboard can't "
+                "ask for; run: eval $(aws configure export-credentials --format env)"
             )
         if source := profile.get("source_profile"):
             return (await self._of(source, (*before, name)))[0]
@@ -212,15 +214,15 @@ class ProfileRole:
             case "Environment":
                 keys = static_keys(self._environ, lambda key: f"AWS_{key}".upper())
                 if keys is None:
-                    raise CredentialsError(f"profile '{name}' of AWS uses keys of the environment, and none are set")
+                    raise CredentialsError(
+                        f"AWS profile '{name}' uses keys of the environment (`credential_source`), and none are set"
+                    )
                 return keys
             case "EcsContainer" | "Ec2InstanceMetadata":
-                role = AssumedRole(
-                    self._environ, f"profile '{name}' of AWS takes the role of this machine", self._clock
-                )
+                role = AssumedRole(self._environ, f"AWS profile '{name}' uses the role of this machine", self._clock)
                 await role.renew()
                 return role.keys()
-        raise ConfigError(f"profile '{name}' of AWS has `role_arn`, and no `source_profile` or `credential_source`")
+        raise ConfigError(f"AWS profile '{name}' has `role_arn`, but neither `source_profile` nor `credential_source`")
 
     async def _assumed(self, name: str, profile: Mapping[str, str], keys: AwsKeys) -> tuple[AwsKeys, float]:
         asked = {
@@ -237,13 +239,13 @@ class ProfileRole:
     # --- programs
 
     async def _printed(self, name: str, command: str) -> tuple[AwsKeys, float]:
-        what = f"`credential_process` of profile '{name}' of AWS"
+        what = f"the `credential_process` of AWS profile '{name}'"
         if self._root is None:
-            raise ConfigError(f"{what} can't be started here")
+            raise ConfigError(f"{what} can't be run: the gateway has no root")
         try:
             argv = shlex.split(command)
         except ValueError as error:
-            raise ConfigError(f"{what} can't be read: {error}") from error
+            raise ConfigError(f"{what} can't be parsed: {error}") from error
         # The program runs as an actor under the root, so that it ends with this task or with the process.
         ref = self._root.spawn(self._run, argv, name="credential-process", link=False)
         try:
@@ -255,16 +257,16 @@ class ProfileRole:
         try:
             keys = _decode(end.value)
         except UNREADABLE as error:
-            raise CredentialsError(f"{what} prints no keys: {error}") from error
+            raise CredentialsError(f"{what} did not print AWS keys as JSON: {error}") from error
         if keys.version != 1:
-            raise CredentialsError(f"{what} prints version {keys.version}, not 1")
+            raise CredentialsError(f"{what} printed keys in the format of version {keys.version}; expected version 1")
         ends = _NEVER
         if keys.expiration is not None:
             # A time without a zone is UTC.
             zone = keys.expiration.tzinfo or UTC
             ends = keys.expiration.replace(tzinfo=zone).timestamp()
             if ends <= self._clock():
-                raise CredentialsError(f"{what} prints keys that have expired")
+                raise CredentialsError(f"{what} printed keys that have expired")
         return AwsKeys(keys.access_key_id, keys.secret_access_key, keys.session_token), ends
 
     async def _run(self, me: Actor, argv: list[str]) -> bytes:
@@ -278,7 +280,7 @@ class ProfileRole:
         if done.status != 0:
             # Programs may print secrets to stderr, so the text is redacted.
             why = hidden_tail(" ".join(stderr), 300).strip()
-            raise CredentialsError(f"it ended with status {done.status}{': ' if why else ''}{why}")
+            raise CredentialsError(f"the command exited with status {done.status}{': ' if why else ''}{why}")
         return done.stdout
 
 
@@ -364,7 +366,7 @@ async def sso_keys(
     missing = [key for key in _NEEDED if not settings.get(key)]
     if missing or not _REGION.fullmatch(settings["sso_region"]):
         where = f"[sso-session {session}] or the profile" if session else "the profile"
-        raise ConfigError(f"profile '{name}' of AWS has no `{(missing or ['sso_region'])[0]}`: set it in {where}")
+        raise ConfigError(f"AWS profile '{name}' has no `{(missing or ['sso_region'])[0]}`: set it in {where}")
     signed_in = _SignIn(name, settings["sso_region"], session or settings["sso_start_url"], environ)
     token = await signed_in.token(now)
     query = urlencode({"role_name": settings["sso_role_name"], "account_id": settings["sso_account_id"]})
@@ -379,7 +381,7 @@ async def sso_keys(
     try:
         keys = _granted(body).role_credentials
     except UNREADABLE as error:
-        raise CredentialsError(f"profile '{name}' of AWS: SSO gave no keys: {error}") from error
+        raise CredentialsError(f"AWS profile '{name}': the response of SSO has no keys: {error}") from error
     return AwsKeys(keys.access_key_id, keys.secret_access_key, keys.session_token), keys.expiration / 1000
 
 
@@ -398,7 +400,7 @@ class _SignIn:
     def needed(self, why: str) -> CredentialsError:
         """Return the error that asks the user to sign in."""
         return CredentialsError(
-            f"profile '{self._profile}' of AWS: {why}; sign in: aws sso login --profile {self._profile}"
+            f"AWS profile '{self._profile}': {why}; sign in: aws sso login --profile {self._profile}"
         )
 
     def address(self, service: str, host: str) -> str:
@@ -432,7 +434,7 @@ class _SignIn:
                     scope.shield = True
                     return await self._renew(stored, msgspec.json.decode(body), now)
                 raise UpstreamError(
-                    f"profile '{self._profile}' of AWS: the sign-in was not renewed in {REFRESH_WITHIN:g} s"
+                    f"AWS profile '{self._profile}': the sign-in was not renewed within {REFRESH_WITHIN:g} s"
                 )
             # A failed refresh is no error while the old token is valid.
             except (CredentialsError, UpstreamError):

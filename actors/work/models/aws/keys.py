@@ -62,7 +62,7 @@ def named_keys(client: ClientSettings, environ: Mapping[str, str]) -> AwsKeys | 
     own = AwsKeys(client.access_key_id, client.secret_access_key, client.session_token)
     if bool(own.access_key_id) != bool(own.secret_access_key):
         missing = "secret_access_key" if own.access_key_id else "access_key_id"
-        raise CredentialsError(f"client '{client.name}' has no `{missing}`: it needs both keys, or neither")
+        raise CredentialsError(f"client '{client.name}' has no `{missing}`: set both keys, or neither")
     found = [own if own.access_key_id else None, static_keys(environ, lambda key: _variable(client, key))]
     if not client.profile:  # an explicit profile takes precedence over variables that happen to be set
         found.append(static_keys(environ, lambda key: f"AWS_{key}".upper()))

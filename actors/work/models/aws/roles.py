@@ -103,8 +103,8 @@ class AssumedRole:
         url = urlsplit(self._container)
         if url.scheme != "https" and not _may_be_plain(url.hostname or ""):
             raise ConfigError(
-                f"AWS_CONTAINER_CREDENTIALS_FULL_URI is '{self._container}': keys may only come by https, from this "
-                f"machine, or from {', '.join(sorted(_MAY_BE_PLAIN))}"
+                f"AWS_CONTAINER_CREDENTIALS_FULL_URI is '{self._container}': keys are only fetched by https, "
+                f"from this machine, or from {', '.join(sorted(_MAY_BE_PLAIN))}"
             )
         token, file = (self._environ.get(f"AWS_CONTAINER_AUTHORIZATION_TOKEN{end}", "") for end in ("", "_FILE"))
         if file:
@@ -128,7 +128,7 @@ class AssumedRole:
         except (CredentialsError, UpstreamError) as error:
             if self._renewed.current is not None or (isinstance(error, UpstreamError) and error.status):
                 raise  # a metadata server exists, so the error is its own and not a missing role
-            raise CredentialsError(f"{self._where_else}; nor is there a role of this machine ({error})") from error
+            raise CredentialsError(f"{self._where_else}; and this machine has no role ({error})") from error
 
     async def _answer(self, method: str, url: str, headers: Mapping[str, str]) -> bytes:
         await imported(".actors.io.http.transport")
@@ -137,7 +137,7 @@ class AssumedRole:
         # proxy="-": a proxy cannot reach link-local addresses, and must not see the keys.
         answer = await simple_request(method, url, headers, environ=self._environ, timeout=METADATA_TIMEOUT, proxy="-")
         if answer.status != 200:
-            text = f"{urlsplit(url).hostname} gave no keys: {answer.explanation} (HTTP {answer.status})"
+            text = f"{urlsplit(url).hostname} returned no keys: {answer.explanation} (HTTP {answer.status})"
             raise UpstreamError(text, status=answer.status) if answer.status >= 500 else CredentialsError(text)
         return answer.body
 
@@ -154,7 +154,7 @@ def _granted(body: bytes) -> _Granted:
         granted = _decode(body)
     except UNREADABLE as error:
         text = body[:200].decode("utf-8", errors="replace")
-        raise CredentialsError(f"the role returned no keys: {text}") from error
+        raise CredentialsError(f"the response for the role has no keys: {text}") from error
     zone = granted.expiration.tzinfo or UTC
     return msgspec.structs.replace(granted, expiration=granted.expiration.replace(tzinfo=zone))
 
@@ -208,7 +208,7 @@ async def sts(
     except ValueError:
         ends = 0.0
     if not all(found) or not ends:
-        raise CredentialsError(f"{who}: STS gave no keys: {answer.explanation}")
+        raise CredentialsError(f"{who}: STS returned no keys: {answer.explanation}")
     return AwsKeys(*found[:3]), ends
 
 
@@ -255,7 +255,7 @@ class WebIdentity:
     def keys(self) -> AwsKeys:
         """Return the current keys. Raises CredentialsError before the first `renew`."""
         if self._renewed.current is None:
-            raise CredentialsError(f"{_ROLE} has no keys yet")
+            raise CredentialsError(f"the keys for {_ROLE} have not been fetched yet")
         return self._renewed.current
 
     async def _ask(self) -> tuple[AwsKeys, float]:

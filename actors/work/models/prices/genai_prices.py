@@ -28,7 +28,7 @@ URL = "https://raw.githubusercontent.com/pydantic/genai-prices/main/prices/new_d
 LARGEST = 16 * 1024 * 1024
 """Maximum size of a price file in bytes; genai-prices' has a quarter of a megabyte."""
 
-EXPECTED = "expected is genai-prices' `data_slim.json` (or `data.json`), or a table that `callboard` has made"
+EXPECTED = "expected `data_slim.json` (or `data.json`) of genai-prices, or a price table written by Callboard"
 
 _RATES = {
     "input_mtok": "input",

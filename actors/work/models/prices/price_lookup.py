@@ -198,7 +198,7 @@ class PriceTables:
             return
         except (OSError, ConfigError) as error:
             reason = f"{file} can't be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            self.problem = f"{reason}; run `callboard models update`, or delete it"
+            self.problem = f"{reason}; run `callboard models update`, or delete the file"
             return
         # A newer Callboard may contain a newer table than the last update.
         if table.made >= self.table.made:

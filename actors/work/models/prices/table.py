@@ -149,7 +149,9 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         """Raise ValueError unless exactly one field is set and a regular expression is valid."""
         given = [name for name in self.__struct_fields__ if getattr(self, name) not in (None, ())]
         if len(given) != 1:
-            raise ValueError(f"a match has one of {', '.join(self.__struct_encode_fields__)}, not {len(given)} of them")
+            raise ValueError(
+                f"a match must have exactly one of {', '.join(self.__struct_encode_fields__)}, not {len(given)} of them"
+            )
         if self.regex is not None:
             compiled(self.regex)
 
@@ -223,7 +225,7 @@ _decode_entries = json_decoder(tuple[PriceEntry, ...]).decode
 
 
 class PriceTable(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Price table. `source` is the origin of its prices, `made` their date."""
+    """Price table of all providers. `source` is the origin of its prices, `made` their date."""
 
     source: str
     made: date

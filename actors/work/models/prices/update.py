@@ -114,7 +114,7 @@ async def _body(url: str, environ: Mapping[str, str]) -> bytes:
 LARGEST_YAML = 2 * 1024 * 1024
 """Maximum size of the file in bytes; Loki's has 60 KB."""
 
-EXPECTED_YAML = "expected is a list of `provider:` with `models:`, each with a `name`"
+EXPECTED_YAML = "expected a list of entries with `provider:` and `models:`, each model with a `name`"
 
 _NOWHERE = "(?!)"
 """Pattern that matches no address, for a provider that is found only by its name."""
@@ -172,7 +172,7 @@ def _models(data: bytes, where: str) -> Iterator[tuple[str, _Model]]:
     _check([problem for problem in problems if problem.code != "empty_file"], where)
     if not isinstance(root, tree.Sequence):
         raise ConfigError(
-            f"{where} is not a models file: it holds {tree.describe(root) if root else 'nothing'}; {EXPECTED_YAML}"
+            f"{where} is not a models file: it contains {tree.describe(root) if root else 'nothing'}; {EXPECTED_YAML}"
         )
     reading = Reading(where, prefix="")
     for number, item in enumerate(root.items):

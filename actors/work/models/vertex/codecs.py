@@ -68,7 +68,7 @@ OnVertex = GeminiCodec | AnthropicCodec | OpenAiCodec
 
 
 def vertex_codec(model: str, access: VertexAccess, cache: Cache, client: str) -> OnVertex:
-    """Return the codec of a model.
+    """Return the codec of a model on Vertex AI, selected by its publisher.
 
     Raises:
         ConfigError: the model needs more than an API key.
@@ -78,8 +78,8 @@ def vertex_codec(model: str, access: VertexAccess, cache: Cache, client: str) ->
         return GeminiOnVertex(access)
     if access.is_express:
         raise ConfigError(
-            f"'{client}:{model}' can't be reached with an API key alone: client '{client}' needs a `project_id`, and "
-            "credentials in place of the key"
+            f"'{client}:{model}' can't be used with an API key alone: client '{client}' needs a "
+            "`project_id`, and credentials instead of the key"
         )
     return ClaudeOnVertex(access, cache) if maker == "anthropic" else OpenOnVertex(access)
 
@@ -121,7 +121,9 @@ class ClaudeOnVertex(AnthropicCodec):
             parts = () if isinstance(turn, chat.AssistantTurn) else chat.parts_of(turn.content)
             for part in parts:
                 if isinstance(part, chat.ImagePart) and part.url and not part.url.startswith("data:"):
-                    raise ModelError(f"Claude on Vertex AI takes images as bytes only, not as a URL: {part.url}")
+                    raise ModelError(
+                        f"Claude on Vertex AI accepts only images that are sent as data, not URLs: {part.url}"
+                    )
         name = maker_of(model)[1]
         what = "streamRawPredict" if stream else "rawPredict"
         outgoing = super().encode(request, name, stream=stream)
@@ -199,7 +201,7 @@ class VertexAccess(msgspec.Struct, frozen=True):
 
 
 def access_of(client: ClientSettings, key: str, environ: Mapping[str, str], file: str) -> VertexAccess:
-    """Return the access of a client.
+    """Return the location, project and credentials for requests of a client.
 
     Args:
         key: API key of this client; "" if there is none.
@@ -305,7 +307,7 @@ class Identity:
     def token(self) -> IdentityToken:
         """Current token. Raises CredentialsError before the first `renew`."""
         if self._renewed.current is None:
-            raise CredentialsError(f"client '{self._name}' has no token yet")
+            raise CredentialsError(f"the token of client '{self._name}' has not been fetched yet")
         return self._renewed.current
 
     def sign(self, _url: httpx.URL, _body: bytes) -> Mapping[str, str]:
@@ -373,7 +375,7 @@ class Identity:
         if answer.status >= 500 or answer.status == 429:
             raise UpstreamError(text, status=answer.status)
         if answer.status == 404:
-            raise CredentialsError(f"{text}; give the machine a service account, or name a key file")
+            raise CredentialsError(f"{text}; attach a service account to the machine, or set `adc_file` to a key file")
         if answer.status != 200 or answer.headers.get("metadata-flavor") != "Google":
             raise CredentialsError(f"{text}: this is not Google's metadata server")
         return answer

@@ -123,8 +123,9 @@ def source_of(client: ClientSettings, environ: Mapping[str, str], file: str, pro
     if environ.get("NO_GCE_CHECK", "").lower() != "true" and (host or _is_of_google(environ, product)):
         return Machine(host or _HOST)
     raise CredentialsError(
-        f"no credentials for client '{client.name}': run `gcloud auth application-default login`, or name the key file "
-        f"of a service account: `adc_file` of the client in {file}, or GOOGLE_APPLICATION_CREDENTIALS"
+        f"no credentials for client '{client.name}': run `gcloud auth application-default login`, or set the "
+        f"key file of a service account with `adc_file` of the client in {file}, or "
+        "GOOGLE_APPLICATION_CREDENTIALS"
     )
 
 

@@ -93,7 +93,7 @@ class VertexLogin:
             self._refused(error, asked)
         token, ends = self._credentials.token, self._credentials.expiry
         if not token:
-            raise CredentialsError(f"{self._file}: the answer has no token")
+            raise CredentialsError(f"{self._file}: Google's response has no token")
         life = LIFE if ends is None else (ends.replace(tzinfo=UTC) - datetime.now(UTC)).total_seconds()
         return token, life
 
@@ -108,12 +108,12 @@ class VertexLogin:
     def _advice(self, words: str, ahead: float) -> str:
         if abs(ahead) > SKEW:
             way = "ahead of" if ahead > 0 else "behind"
-            return f"the clock of this machine is {abs(ahead) / 60:.0f} minutes {way} Google's: set it"
+            return f"the clock of this machine is {abs(ahead) / 60:.0f} minutes {way} Google's: correct it"
         if self.is_person:
             return f"the sign-in has expired or was revoked: {_SIGN_IN}"
         if "invalid_grant" in words and self._kind == "service_account":
-            return f"the key was deleted, or {self._account} was: make a new key, and name its file"
-        return "check the file, and what its account may do"
+            return f"the key, or {self._account}, was deleted: create a new key, and set its file"
+        return "check the file, and the permissions of its account"
 
 
 class _Answered(msgspec.Struct, frozen=True):
@@ -179,12 +179,12 @@ def read_login(file: CredentialsFile) -> VertexLogin:
         raise ConfigError(f"{file} can't be read: {error}") from error
     kind = info.get("type") if isinstance(info, dict) else None
     if kind not in _KINDS:
-        raise ConfigError(f"{file} {_what_it_is(info)}: {_SIGN_IN}, or make a key (JSON) of a service account")
+        raise ConfigError(f"{file} {_what_it_is(info)}: {_SIGN_IN}, or create a key (JSON) of a service account")
     module, maker, scoped = _KINDS[kind]
     if kind == "external_account":
         # google-auth's class for these starts the program itself, outside of the supervised processes.
         if "executable" in (info.get("credential_source") or {}):
-            raise ConfigError(f"{file}: credentials that a program prints (`executable`) are not supported")
+            raise ConfigError(f"{file}: credentials printed by a program (`executable`) are not supported")
         # Both kinds have the type `external_account`; google-auth has a class for each.
         if info.get("subject_token_type") == _FROM_AWS:
             module = _MODULE_OF_AWS
@@ -200,7 +200,7 @@ def read_login(file: CredentialsFile) -> VertexLogin:
         if kind == "authorized_user" and info.get("token_uri"):
             credentials = credentials.with_token_uri(info["token_uri"])
     except Exception as error:
-        raise ConfigError(f"{file} holds no credentials of type '{kind}': {_words(error)}") from error
+        raise ConfigError(f"{file} contains no valid credentials of type '{kind}': {_words(error)}") from error
     return VertexLogin(file, info, credentials)
 
 
@@ -213,7 +213,7 @@ def _what_it_is(info: object) -> str:
         return "is an OAuth client, not the credentials of a user"
     if isinstance(info, dict) and "type" in info:
         return f"has `type: {info['type']}`, expected one of {', '.join(_KINDS)}"
-    return "holds no credentials (no `type`)"
+    return "contains no credentials (no `type`)"
 
 
 def _words(error: Exception) -> str:

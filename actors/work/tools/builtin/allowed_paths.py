@@ -110,7 +110,9 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
             ToolFailed: there is no such directory, or the path is a root, whose parent is not accessible.
         """
         if not self.parts:
-            raise ToolFailed(f"'{self.shown}' is one of the directories that may be used as a whole; name one in it")
+            raise ToolFailed(
+                f"'{self.shown}' is itself an allowed directory and can't be changed as a whole; name a path in it"
+            )
         with explained(self), walked(self.root, self.parts[:-1], make=make, made=made) as path_only:
             # An O_PATH descriptor supports neither `flock` nor listing, so the directory is opened again through it.
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=path_only)
@@ -165,11 +167,11 @@ class AllowedPaths:
         if "\0" in text:
             raise ToolFailed("a path can't contain a NUL character")
         if text.startswith("~"):
-            raise ToolFailed(f"'{text}': '~' is not expanded here; write the absolute path")
+            raise ToolFailed(f"'{text}': '~' is not expanded; write the absolute path")
         try:
             real = _real(self.here, text, follow=follow)
         except (UnicodeError, ValueError) as error:
-            raise ToolFailed(f"{text!r} can't be the path of a file: {error}") from error
+            raise ToolFailed(f"{text!r} is not a valid path: {error}") from error
         root = max(
             (root for root in self.roots if real.is_relative_to(root)), key=lambda root: len(root.parts), default=None
         )
@@ -182,14 +184,12 @@ class AllowedPaths:
         # A root such as `/` contains kernel files, which only a root below /proc, /sys or /dev makes accessible.
         for kernel in _KERNEL:
             if real.is_relative_to(kernel) and not root.is_relative_to(kernel):
-                raise ToolFailed(f"'{text}' is in {kernel}, where there are no files of yours")
+                raise ToolFailed(f"'{text}' is in {kernel}, which has no files of the user")
         # The approval may have taken minutes: the path must still resolve to a path that was judged.
         if self._access.moved(str(real)):
-            raise ToolFailed(
-                f"'{text}' changed its target during the call; links that change meanwhile are not followed"
-            )
+            raise ToolFailed(f"the target of '{text}' changed during the call, so it was not followed; try again")
         if self._access.hides(os.path.normpath(os.path.join(self.here, text)), str(real)):  # noqa: PTH118 - links are kept
-            raise ToolFailed(f"'{text}' was not touched: the permissions deny it")
+            raise ToolFailed(f"'{text}' was not accessed: `permissions` denies it")
         return AllowedPath(root=root, parts=real.relative_to(root).parts, shown=text or ".", access=self._access)
 
 
@@ -259,15 +259,17 @@ def _words(place: AllowedPath, error: OSError) -> str:
         case errno.ENOENT:
             return f"'{shown}' does not exist{_near(place)}"
         case errno.ENOTDIR:
-            return f"'{shown}': a part of the path is no directory, or was replaced by a link during the call"
+            return (
+                f"'{shown}': a part of the path is not a directory, or was replaced by a symbolic link during the call"
+            )
         case errno.ELOOP:
-            return f"'{shown}' is a symbolic link since a moment ago; links that change meanwhile are not followed"
+            return f"'{shown}' was replaced by a symbolic link during the call, so it was not followed; try again"
         case errno.EISDIR:
             return f"'{shown}' is a directory"
         case errno.ENXIO:
             return f"'{shown}' is neither a file nor a directory"
         case errno.EACCES | errno.EPERM:
-            return f"'{shown}' may not be used: {error.strerror} (the permissions of the file system)"
+            return f"'{shown}' can't be accessed: {error.strerror} (permissions of the file system)"
         case _:
             return f"'{shown}': {error.strerror or error}"
 

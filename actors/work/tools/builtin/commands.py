@@ -162,14 +162,14 @@ async def _run(
             wild = await _until_end(me, tool, process, kept, input)
     # No checkpoint from here on: the call's own deadline, a moment later, cannot replace this error by its own.
     if limit.cancelled_caught:
-        wild = f"it did not end within {clock.seconds:.3g} s"
+        wild = f"the program did not finish within {clock.seconds:.3g} s"
     elif kept.size > ENOUGH:
-        wild = f"it printed more than {ENOUGH} bytes"
+        wild = f"the program printed more than {ENOUGH} bytes"
     if wild:
-        raise ToolFailed(f"{wild} and was ended", stderr=_end_of(kept))
+        raise ToolFailed(f"{wild} and was stopped", stderr=_end_of(kept))
     end = process.ended
     if end is None:
-        raise ToolFailed("it could not be ended in time", stderr=_end_of(kept))
+        raise ToolFailed("the program could not be stopped in time", stderr=_end_of(kept))
     return ProgramResult(text=kept.text, status=end.status, signal=end.signal)
 
 
@@ -263,7 +263,7 @@ async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) ->
     argv = [sys.executable, "-I", "-S", "-B", str(WORKERS / "sql.py")]
     ran = await run_program(me, "execute_sql_code", argv, setting, input=task)
     if ran.status != 0:
-        raise ToolFailed(ran.text.strip() or "the statements failed")
+        raise ToolFailed(ran.text.strip() or "the SQL statements failed")
     return ran.as_text()
 
 
@@ -285,13 +285,15 @@ def configured(environ: Mapping[str, str]) -> str:
         if path.startswith("//"):
             path = path[3:] if name == "DATABASE_URL" else path[2:]
         return path or ":memory:"
-    raise ToolFailed("there is no database: give `database`, a SQLite file, or have the user set USQL_DSN=sqlite3:PATH")
+    raise ToolFailed(
+        "no database is given: pass `database`, a SQLite file, or ask the user to set USQL_DSN=sqlite3:PATH"
+    )
 
 
 def _database(paths: AllowedPaths, text: str) -> str:
     path = paths.find(text).path
     if path.exists() and not path.is_file():
-        raise ToolFailed(f"'{text}' is not a file, so it is no database")
+        raise ToolFailed(f"'{text}' is not a regular file, so it can't be a database")
     return str(path)
 
 

@@ -109,18 +109,18 @@ def _part(place: AllowedPath, file: io.BufferedReader, offset: int, limit: int |
             continue
         taken = len(part.lines)
         if limit is not None and taken >= limit:
-            part.note = f"[lines {offset}-{number - 1}; the file goes on: offset {number}]"
+            part.note = f"[lines {offset}-{number - 1}; to read on, use offset {number}]"
             return part
         # At least one line is returned, so that the offset to continue from always advances.
         if kept and kept + len(line) > RESULT:
-            part.note = f"[cut after line {number - 1}, {kept} bytes; the file goes on: offset {number}]"
+            part.note = f"[cut after line {number - 1}, {kept} bytes; to read on, use offset {number}]"
             return part
         kept += len(line)
         text = line.decode(errors="replace")
         part.lines.append(text if whole else f"{text} [line cut after {width} bytes]\n")
     # An empty file has no first line, but reading it is not an error.
     if number < offset and (number or offset > 1):
-        raise ToolFailed(f"'{place.shown}' has {number} lines; there is no line {offset}")
+        raise ToolFailed(f"'{place.shown}' has {number} lines, so there is no line {offset}")
     return part
 
 
@@ -188,7 +188,7 @@ async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
     found = await _searched(me, setting, text, task="glob", pattern=arguments["pattern"], hits=MOST_NAMES)
     notes = [_joined(text, path) for path in found["hits"]]
     if found["more"]:
-        notes.append(f"[cut: {found['more']} more, all older]")
+        notes.append(f"[cut: {found['more']} more files match, all of them older]")
     return _matches_text(notes, found, f"no file matches {arguments['pattern']}")
 
 
@@ -227,7 +227,7 @@ async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict
         )
     except TimedOut:
         raise ToolFailed(
-            f"the search did not end within {seconds + SEARCH_MARGIN:g} s; use a simpler pattern"
+            f"the search did not finish within {seconds + SEARCH_MARGIN:g} s; use a simpler pattern"
         ) from None
     if done.status != 0 or done.truncated:
         raise ToolFailed("the search failed", stderr=done.stderr_tail)

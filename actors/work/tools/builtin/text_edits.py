@@ -165,8 +165,8 @@ def _not_found(text: str, edit: Edit, number: int) -> str:
         # The first line that occurs apart from its blanks locates the place that the model probably had in mind.
         if line in stripped:
             at = stripped.index(line)
-            return f"{reason}. Compare blanks and the lines around it. {excerpt(lines, at)}"
-    return f"{reason}, and neither is any line of it. Read the file again"
+            return f"{reason}. Compare the white space and the lines around it. {excerpt(lines, at)}"
+    return f"{reason}, and neither is any single line of it. Read the file again"
 
 
 # --- unified diffs
@@ -229,11 +229,11 @@ def parse(text: str) -> list[Hunk]:
     lines = [line.removesuffix("\r") for line in lines]
     starts = [index for index, line in enumerate(lines) if line.startswith("@@")]
     if not starts:
-        raise DiffError("this is no unified diff: it has no line that begins with '@@'")
+        raise DiffError("the text is not a unified diff: no line begins with '@@'")
     hunks = []
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(lines)], strict=True), 1):
         if end < len(lines) and lines[end - 2].startswith("--- ") and lines[end - 1].startswith("+++ "):
-            raise DiffError("the diff is about several files; patch each with a call of its own")
+            raise DiffError("the diff changes several files; patch each file with a separate call")
         hunks.append(_hunk(number, lines[start], lines[start + 1 : end]))
     return hunks
 
@@ -307,9 +307,7 @@ def _hunk(number: int, header: str, body: list[str]) -> Hunk:
     if old == new and old_ends == new_ends:
         raise DiffError(f"hunk {number} changes nothing: it has no line that begins with '-' or '+'")
     if not old and start is None:
-        raise DiffError(
-            f"hunk {number} only adds lines and does not say where: give lines of context, or '@@ -N,0 ...'"
-        )
+        raise DiffError(f"hunk {number} only adds lines and has no position: add lines of context, or '@@ -N,0 ...'")
     return Hunk(
         number=number,
         start=start,
@@ -338,7 +336,9 @@ def _position(lines: list[str], hunk: Hunk, done: int, shift: int) -> int:
     if not hunk.old:
         assert hunk.start is not None
         if not done <= hunk.start <= len(lines):
-            raise DiffError(f"hunk {hunk.number} adds lines after line {hunk.start}, but there are {len(lines)} lines")
+            raise DiffError(
+                f"hunk {hunk.number} adds lines after line {hunk.start}, but the file has {len(lines)} lines"
+            )
         return hunk.start
     size = len(hunk.old)
     stated = -1 if hunk.start is None else hunk.start - 1
@@ -352,7 +352,8 @@ def _position(lines: list[str], hunk: Hunk, done: int, shift: int) -> int:
     if found:
         where = ", ".join(str(at + 1) for at in found[:8])
         raise DiffError(
-            f"hunk {hunk.number} fits at several places (lines {where}) and not where it says; give it more context"
+            f"hunk {hunk.number} fits at several places (lines {where}), but not at the line it names; give "
+            "it more context"
         )
     raise DiffError(_does_not_fit(lines, hunk, done, stated))
 
@@ -363,14 +364,14 @@ def _does_not_fit(lines: list[str], hunk: Hunk, done: int, stated: int) -> str:
     if fits == 0:
         at = min(max(stated, 0), max(len(lines) - 1, 0))
         begins = next((line for line in hunk.old if line.strip()), hunk.old[0])
-        intro = f"hunk {hunk.number} does not fit: the file has none of its lines, such as {_quoted(begins)}"
+        intro = f"hunk {hunk.number} does not fit: the file has none of the lines it expects, such as {_quoted(begins)}"
         return f"{intro}. {excerpt(lines, at)}"
     wrong = next(index for index, line in enumerate(hunk.old) if lines[best + index : best + index + 1] != [line])
     at = best + wrong
     stands = _quoted(lines[at]) if at < len(lines) else "the end of the file"
     return (
-        f"hunk {hunk.number} does not fit: it expects {_quoted(hunk.old[wrong])} at line {at + 1}, "
-        f"where {stands} stands. {excerpt(lines, at)}"
+        f"hunk {hunk.number} does not fit: it expects {_quoted(hunk.old[wrong])} at line {at + 1}, and the "
+        f"file has {stands} there. {excerpt(lines, at)}"
     )
 
 
@@ -401,7 +402,7 @@ def excerpt(lines: Sequence[str], at: int) -> str:
         return "The file is empty"
     first = max(at - _SHOWN // 2, 0)
     shown = [f"{number:>6}\t{line[:200]}" for number, line in enumerate(lines[first : first + _SHOWN], first + 1)]
-    return "The file reads there:\n" + "\n".join(shown)
+    return "The file has there:\n" + "\n".join(shown)
 
 
 def _merged(stands: list[str], hunk: Hunk, carriage: str) -> list[str]:

@@ -147,7 +147,7 @@ async def fetch_url_via_curl(_me: Actor, setting: Setting, arguments: Arguments)
     if len(text) > RESULT:
         return f"{head_of(text, RESULT)}\n[cut: {len(text) - RESULT} more characters]"
     if cut:
-        return f"{text}\n[cut: the page goes on]"
+        return f"{text}\n[cut: the page is longer]"
     return text or "(the page has no text)"
 
 
@@ -196,7 +196,7 @@ async def get_current_weather(_me: Actor, setting: Setting, arguments: Arguments
         raise ToolFailed("the location is empty")
     base = _address(setting, "CALLBOARD_WEATHER_URL").rstrip("/")
     page = await _asked(setting, "the weather service", f"{base}/{quote(place, safe='')}", {"format": "4", "m": ""})
-    return page.text.strip() or f"(no weather is known for {place})"
+    return page.text.strip() or f"(the weather service does not know {place})"
 
 
 async def search_wikipedia(_me: Actor, setting: Setting, arguments: Arguments) -> Json:
@@ -223,7 +223,7 @@ async def search_wikipedia(_me: Actor, setting: Setting, arguments: Arguments) -
             for one in found
         ]
     except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as error:
-        raise ToolFailed("Wikipedia's answer can't be read") from error
+        raise ToolFailed("Wikipedia's response can't be parsed") from error
     return articles or "(nothing found)"
 
 
@@ -247,7 +247,7 @@ async def web_search_loki(_me: Actor, setting: Setting, arguments: Arguments) ->
     results = await in_thread(lambda: _results(page.text))
     # A page with neither results nor this notice is a check for bots.
     if not results and "no-results" not in page.text and "No results" not in page.text:
-        raise ToolFailed("the web search is not reachable: it wants to see a person in a browser first")
+        raise ToolFailed("the web search can't be used: the search service requires a human in a browser (CAPTCHA)")
     return results or "(nothing found)"
 
 
@@ -261,7 +261,7 @@ async def _asked(setting: Setting, who: str, url: str, params: Mapping[str, str]
     except ToolFailed as error:
         # Name the service instead of its host; the reason is the same.
         why = str(error).rpartition(" is not reachable: ")[2]
-        raise ToolFailed(f"{who} is not reachable: {why}", stderr=error.stderr) from error
+        raise ToolFailed(f"{who} can't be reached: {why}", stderr=error.stderr) from error
 
 
 def _papers(text: str) -> list[dict[str, Json]]:
@@ -271,7 +271,7 @@ def _papers(text: str) -> list[dict[str, Json]]:
         # Expat itself bounds the growth of entities, and the text is bounded too.
         feed = ET.fromstring(text)  # noqa: S314 - see above
     except ET.ParseError as error:
-        raise ToolFailed("arXiv's answer can't be read") from error
+        raise ToolFailed("arXiv's response can't be parsed") from error
     return [
         {
             "title": _of(entry, "title"),

@@ -97,7 +97,7 @@ def encoded(text: str) -> bytes:
     except UnicodeEncodeError as error:
         raise ToolFailed(f"the contents can't be written as UTF-8: {error}") from error
     if len(data) > LARGEST:
-        raise ToolFailed(f"the contents are {len(data)} bytes; at most {LARGEST} can be written at once")
+        raise ToolFailed(f"the contents have {len(data)} bytes; at most {LARGEST} can be written at once")
     return data
 
 
@@ -113,7 +113,9 @@ def locked(directory: int) -> Iterator[None]:
         # Polling instead of a blocking `flock`: a blocked system call could not be cancelled.
         except BlockingIOError:
             if time.monotonic() > until:
-                raise ToolFailed("another process has locked the directory; nothing was written") from None
+                raise ToolFailed(
+                    "another process has locked the directory, so nothing was written; try again"
+                ) from None
             time.sleep(0.005)
     yield
 
@@ -131,10 +133,12 @@ def status_of(place: AllowedPath, directory: int) -> os.stat_result | None:
     if stat.S_ISDIR(status.st_mode):
         raise ToolFailed(f"'{place.shown}' is a directory, not a file")
     if not stat.S_ISREG(status.st_mode):
-        raise ToolFailed(f"'{place.shown}' is not a regular file and is left alone")
+        raise ToolFailed(f"'{place.shown}' is not a regular file, so it was not changed")
     # A rename replaces a read-only file without an error. `access` alone is not enough: root passes it always.
     if not status.st_mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=directory):
-        raise ToolFailed(f"'{place.shown}' is read-only (mode {stat.S_IMODE(status.st_mode):04o}) and is left alone")
+        raise ToolFailed(
+            f"'{place.shown}' is read-only (mode {stat.S_IMODE(status.st_mode):04o}), so it was not changed"
+        )
     return status
 
 
@@ -186,16 +190,16 @@ def _write(place: AllowedPath, data: bytes, keeper: ChangeKeeper) -> str:
 def _remove(paths: AllowedPaths, place: AllowedPath, keeper: ChangeKeeper) -> str:
     # The allowed roots themselves must survive, and so every directory that contains one.
     if any(root.is_relative_to(place.path) for root in paths.roots):
-        raise ToolFailed(f"'{place.shown}' is, or holds, a directory that may be used as a whole; it is not removed")
+        raise ToolFailed(f"'{place.shown}' was not removed: it is, or contains, one of the allowed directories")
     with place.above() as directory, explained(place), locked(directory):
         mode = os.stat(place.name, dir_fd=directory, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):
             # `rmtree` would delete files that a rule denies, so one such file refuses the whole removal.
             if place.access.bars and _holds_barred(place, directory):
-                raise ToolFailed(f"'{place.shown}' was not removed: the permissions deny something in it")
+                raise ToolFailed(f"'{place.shown}' was not removed: `permissions` denies access to something in it")
             with keeper.removes(place, directory):
                 shutil.rmtree(place.name, dir_fd=directory)
-            return f"removed {place.shown} with all that was in it"
+            return f"removed {place.shown} and everything in it"
         with keeper.removes(place, directory):
             os.unlink(place.name, dir_fd=directory)
         return f"removed {place.shown}"
@@ -229,7 +233,7 @@ async def _rewrite(me: Actor, setting: Setting, tool: str, arguments: Arguments)
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """A parsed call of fs_patch or fs_edit.
+    """Call of fs_patch or fs_edit with parsed arguments.
 
     Attributes:
         apply: maps the file's content to the new content and a report. Raises `DiffError`.
@@ -268,7 +272,9 @@ class Rewrite(msgspec.Struct, frozen=True):
             raise ToolFailed(f"'{place.shown}' was not changed: {error}") from error
         _keep_secrets(place, before, after)
         if len(after) > LARGEST:
-            raise ToolFailed(f"'{place.shown}' was not changed: it would have {len(after)} bytes, over {LARGEST}")
+            raise ToolFailed(
+                f"'{place.shown}' was not changed: it would have {len(after)} bytes, and at most {LARGEST} are allowed"
+            )
         return after, f"{self.verb} {place.shown}: {words}"
 
     def content(self, place: AllowedPath, directory: int) -> tuple[os.stat_result | None, bytes]:
@@ -317,7 +323,7 @@ def patched(hunks: list[Hunk], before: bytes) -> tuple[bytes, str]:
         after = mark + applied.text.encode(encoding, errors)
     except UnicodeEncodeError as error:
         raise DiffError(f"the file is in the encoding {encoding}, which lacks a character of the diff") from error
-    moved = "".join(f"; hunk {number} stood at line {line}" for number, line in applied.moved)
+    moved = "".join(f"; hunk {number} was applied at line {line}" for number, line in applied.moved)
     many = "1 hunk" if len(hunks) == 1 else f"{len(hunks)} hunks"
     return after, f"{many}, +{applied.added} -{applied.removed} lines{moved}"
 
@@ -334,14 +340,14 @@ def _keep_secrets(place: AllowedPath, before: bytes, after: bytes) -> None:
     """Refuse to write the placeholder over a secret: models read `[redacted]` and may write it back."""
     if after.count(_PUT) > before.count(_PUT) and hidden_bytes(before) != before:
         raise ToolFailed(
-            f"'{place.shown}' was not written: it holds a secret, which is shown as {PUT}, and the new text would put "
-            f"that word into the file. Change other lines with fs_edit or fs_patch"
+            f"'{place.shown}' was not written: it contains a secret, which you read as {PUT}, and the new "
+            f"text would replace the secret by {PUT}. Change other lines with fs_edit or fs_patch"
         )
 
 
 def _read(place: AllowedPath, directory: int, status: os.stat_result) -> bytes:
     if status.st_size > LARGEST:
-        raise ToolFailed(f"'{place.shown}' is {status.st_size} bytes; files up to {LARGEST} bytes can be changed")
+        raise ToolFailed(f"'{place.shown}' has {status.st_size} bytes; files of up to {LARGEST} bytes can be changed")
     descriptor = os.open(place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with os.fdopen(descriptor, "rb") as file:
         return file.read(LARGEST + 1)

@@ -77,7 +77,7 @@ def unified(
     if b"\0" in (before or b"") or b"\0" in (after or b""):
         sizes = " and ".join(f"{len(each or b'')} bytes" for each in (before, after))
         text = f"Binary files {head[0][4:]} and {head[1][4:]} differ ({sizes})\n"
-        return Diff(text=text, added=None, removed=None, note="it is a binary file")
+        return Diff(text=text, added=None, removed=None, note="the file is binary")
     old, new = _lines_of(before), _lines_of(after)
     blocks = [block for block in _blocks(old, new) if block[0] < block[1] or block[2] < block[3]]
     body = (line for hunk in _hunks(blocks) for line in _hunk(old, new, hunk, clean))

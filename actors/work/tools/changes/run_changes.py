@@ -57,12 +57,14 @@ MOST_OF_ALL = 256 * 1024
 """Maximum characters of all diffs together."""
 
 NOT_HIDDEN = (
-    "it has held a secret of the vault, which is not open in this process, so a diff might show it; "
-    "where a passphrase opens the vault, `vault: {passphrase_file: FILE}` has it hidden instead"
+    "the file has contained a secret of the vault, and the vault is not open, so a diff might show the "
+    "secret; if a passphrase opens the vault, set `vault: {passphrase_file: FILE}` to see the diff with the "
+    "secret redacted"
 )
 NOT_KNOWN = (
-    "it has held %s, which is not known in this process (the vault is not open, or the environment is another one), "
-    "so a diff might show it; where a passphrase opens the vault, `vault: {passphrase_file: FILE}` has it hidden"
+    "the file has contained %s, whose value is not known in this process (the vault is not open, or the "
+    "environment differs), so a diff might show it; if a passphrase opens the vault, set `vault: "
+    "{passphrase_file: FILE}` to see the diff with the secret redacted"
 )
 
 
@@ -117,7 +119,7 @@ def changes_of(
         # Steps of others between the first and the last chosen one are included: the diff covers them as well.
         shown = _changed_file(store, steps[chosen[0] : chosen[-1] + 1], now, content, clean)
         if len(shown.diff) > most:
-            shown.diff, shown.note = "", "there is too much to show all of it"
+            shown.diff, shown.note = "", "the diff is too long to be shown"
         most -= len(shown.diff)
         found.append(shown)
     return sorted(found, key=lambda each: each.path)
@@ -146,11 +148,11 @@ def _changed_file(
         shown.note = first.lost if kind == "directory" else ""
         return shown
     if any(step.change.unshown for step in steps):
-        shown.note = "the permissions deny showing what is in it"
+        shown.note = "`permissions` denies showing the content of the file"
         return shown
     old = b"" if before is None else store.content(before.sha)
     if old is None:
-        shown.note = f"its earlier content is not stored: {first.lost or 'it was removed to make room'}"
+        shown.note = f"its earlier content is not stored: {first.lost or 'removed from the store to make room'}"
         return shown
     new, note = _after(store, after, now, content)
     if new is None:
@@ -193,17 +195,17 @@ def _after(
     if kept is not None:
         return kept, ""
     if now is None:
-        return None, "it was removed since by another program"
+        return None, "another program has removed it since"
     if content is None:
-        return None, "it was changed since by another program"
-    return content, "it was changed since by another program, and that is in the diff as well"
+        return None, "another program has changed it since"
+    return content, "another program has changed it since, and the diff includes that change"
 
 
 def _mixed(steps: list[UndoStep]) -> str:
     """Return a note if others changed the file between these changes, since the diff then includes their changes."""
     for earlier, later in pairwise(steps):
         if not later.chosen or not same(earlier.change.after, later.change.before):
-            return "it was changed in between by others, and that is in the diff as well"
+            return "another program or run changed it in between, and the diff includes that change"
     return ""
 
 
@@ -213,13 +215,13 @@ def _how(before: PathState | None, after: PathState | None) -> How:
     return "removed" if after is None else "changed"
 
 
-BY_OTHERS = "it was changed since by another program"
+BY_OTHERS = "another program has changed it since"
 
 
-IN_BETWEEN = "it was changed in between by another program; only what came after that was taken back"
+IN_BETWEEN = "another program changed it in between; only the later changes were undone"
 
 
-LATER = "it was changed later by {run}"
+LATER = "{run} has changed it since"
 
 
 class UndoStep(msgspec.Struct, frozen=True):
@@ -260,7 +262,7 @@ def goal_of(steps: Sequence[UndoStep], now: PathState | None) -> Goal:
             if not step.chosen:
                 return Goal(state=state, left=LATER.format(run=step.run), anew=anew)
             if change.lost:
-                return Goal(state=state, left=f"what it was before is not kept: {change.lost}", anew=anew)
+                return Goal(state=state, left=f"its earlier content is not stored: {change.lost}", anew=anew)
             state = change.before
             anew = anew or state is None or state.kind != "file"
         elif not (same(change.before, state) and state is not None and state.kind in ("file", "link")):
@@ -382,7 +384,7 @@ class _Undoer:
         # Read the content before anything is removed: it may be missing from the store.
         content = self._store.content(then.sha) if then.kind == "file" else b""
         if content is None:
-            raise OSError("what it was before was removed from the store to make room")
+            raise OSError("its earlier content was removed from the store to make room")
         with task.place.above(make=True) as above, locked(above):
             self._check(task, above)
             if task.now is not None and (task.now.kind, then.kind) != ("file", "file"):
@@ -426,5 +428,5 @@ class _Undoer:
 
 def _words(error: OSError) -> str:
     if error.errno == errno.ENOTEMPTY:
-        return "other files are in it now"
+        return "the directory contains other files now"
     return error.strerror or str(error)

@@ -196,7 +196,9 @@ class ChangeKeeper:
                 self._store.note(self._run, kept)
             return kept
         except OSError as error:
-            log.warning("file changes of %s are not stored and can't be undone: %s", self._run, error.strerror or error)
+            log.warning(
+                "file changes of %s are not recorded and can't be undone: %s", self._run, error.strerror or error
+            )
             return []
 
     def _void(self, changes: Sequence[PathChange]) -> None:
@@ -240,7 +242,7 @@ def _stored_change(store: ChangeStore, change: PathChange, content: bytes | None
     try:
         store.keep(content)
     except OSError as error:
-        return msgspec.structs.replace(change, lost=f"it could not be stored: {error.strerror or error}")
+        return msgspec.structs.replace(change, lost=f"the content could not be stored: {error.strerror or error}")
     return change
 
 
@@ -256,8 +258,8 @@ def _lost(before: PathState | None) -> str:
     if before is None or before.kind in ("link", "directory") or before.sha:
         return ""
     if before.kind == "other":
-        return "it was neither a file, a link nor a directory"
-    return f"it was too large to be stored ({before.size} bytes)" if before.size else "it could not be read"
+        return "it was neither a file, a symbolic link nor a directory"
+    return f"the file was too large to be stored ({before.size} bytes)" if before.size else "the file could not be read"
 
 
 def _too_much(place: AllowedPath, above: int) -> str | None:
@@ -271,9 +273,9 @@ def _too_much(place: AllowedPath, above: int) -> str | None:
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
                 size += status.st_size if stat.S_ISREG(status.st_mode) else 0
         if count > MOST_FILES:
-            return f"there was too much in it to be stored (more than {MOST_FILES} files)"
+            return f"the directory was too large to be stored (more than {MOST_FILES} files)"
         if size > MOST_OF_TREE:
-            return f"there was too much in it to be stored (more than {MOST_OF_TREE} bytes)"
+            return f"the directory was too large to be stored (more than {MOST_OF_TREE} bytes)"
     return None
 
 

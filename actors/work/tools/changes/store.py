@@ -181,7 +181,7 @@ class ChangeStore:
         try:
             size = os.fstat(descriptor).st_size
             if size + len(lines) > MOST_OF_RECORD:
-                raise OSError(errno.EFBIG, "the record of this run is full")
+                raise OSError(errno.EFBIG, "the list of this run's changes has reached its maximum size")
             if os.write(descriptor, lines) < len(lines):
                 # A torn line would hide the next one from readers.
                 os.ftruncate(descriptor, size)
@@ -338,7 +338,7 @@ def _locked(directory: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise OSError(errno.EAGAIN, "another process holds the lock on it") from None
+                    raise OSError(errno.EAGAIN, "another process holds the lock on the store of changes") from None
                 time.sleep(0.002)
         yield
     finally:
@@ -385,7 +385,7 @@ def place_of(change: PathChange) -> AllowedPath:
     """
     root = Path(decoded(change.root))
     if os.path.realpath(root) != str(root):
-        raise OSError("a directory above it is a symbolic link now")
+        raise OSError("a directory above the file has become a symbolic link")
     return AllowedPath(root=root, parts=change.parts, shown=str(change.whole))
 
 

@@ -120,7 +120,9 @@ def _declaration(
         if spec.argument.name in twice:
             twice.discard(spec.argument.name)
             continue
-        script.error("argument_twice", f"two arguments of '{name}' are called '{spec.argument.name}'", own.line or line)
+        script.error(
+            "argument_twice", f"'{name}' has two arguments with the name '{spec.argument.name}'", own.line or line
+        )
         fine = False
     if broken or not fine:
         return None
@@ -473,10 +475,10 @@ def _value(rest: _Line) -> Value:
         return Value()
     choices = rest.take(_CHOICES)
     if choices is None:
-        raise rest.wrong("the list of choices has no end", expected="`[a|b]`")
+        raise rest.wrong("the list of choices is not closed", expected="`[a|b]`")
     names = tuple(_split_choices(choices[2]))
     if not all(names) or len(set(names)) < len(names):
-        raise rest.wrong("a choice is empty or stands there twice", expected="`[a|b]`")
+        raise rest.wrong("a choice is empty or occurs twice", expected="`[a|b]`")
     return Value(choices=names, default=names[0] if choices[1] else None)
 
 

@@ -164,7 +164,7 @@ class UnreadableDeclaration(Exception):
 
 
 class ToolScript:
-    """A tool file during parsing.
+    """Tool file during its parsing, with the problems found so far.
 
     Attributes:
         file: its path.
@@ -280,7 +280,7 @@ def read_repeats(script: ToolScript, said: str, line: int) -> Repeats | None:
             return known
     script.warning(
         "unknown_effect",
-        f"@meta effect {said}: there is no such effect",
+        f"@meta effect {said}: the effect is unknown",
         line,
         expected=", ".join(REPEATS),
         hint=did_you_mean(said, REPEATS) or "",

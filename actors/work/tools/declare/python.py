@@ -215,17 +215,19 @@ class PythonTypes(TypeReader[ast.expr]):
         name = self.module.original(node)
         if name:
             return self._name(node, name)
-        raise self.wrong(node, "this is no type", expected="a type such as `str`, `list[int]` or `Literal['a', 'b']`")
+        raise self.wrong(
+            node, "this is not a type", expected="a type such as `str`, `list[int]` or `Literal['a', 'b']`"
+        )
 
     def _quoted(self, node: ast.Constant) -> Schema:
         if node.value is None:
             return null()
         if not isinstance(node.value, str):
-            raise self.wrong(node, f"{node.value!r} is no type", hint=f"did you mean Literal[{node.value!r}]?")
+            raise self.wrong(node, f"{node.value!r} is not a type", hint=f"did you mean Literal[{node.value!r}]?")
         try:
             inner = ast.parse(node.value.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise self.wrong(node, f"'{node.value[:60]}' is no type", hint="did you mean Literal?") from None
+            raise self.wrong(node, f"'{node.value[:60]}' is not a type", hint="did you mean Literal?") from None
         for part in ast.walk(inner):  # Problems must be reported at the position of the quoted text.
             if isinstance(part, ast.expr):
                 part.lineno, part.col_offset = node.lineno, node.col_offset
@@ -243,10 +245,10 @@ class PythonTypes(TypeReader[ast.expr]):
             return dict(_PLAIN[name])
         if name in _LISTS | _SETS | _DICTS | _TUPLES:
             return {"type": "object"} if name in _DICTS else array({})
-        message = f"the type '{name}' can't be told to a model, so the function is given a text"
+        message = f"the type '{name}' can't be described to a model, so the function receives a string"
         # One warning per type and function is enough.
         if all(doubt.message != message for doubt in self.doubts):
-            hint = "a dataclass, TypedDict or Enum in the same file is told in full"
+            hint = "a dataclass, TypedDict or Enum in the same file is described in full"
             self.doubts.append(self.wrong(node, message, hint=hint))
         return {"type": "string"}
 
@@ -258,7 +260,7 @@ class PythonTypes(TypeReader[ast.expr]):
             return self.schema(value.args[1])
         if made_by == "TypedDict" and len(value.args) == 2 and isinstance(value.args[1], ast.Dict):
             return dict_schema(self, value)
-        raise self.wrong(node, f"'{name}' can't be read as a type", hint="write it as a class")
+        raise self.wrong(node, f"'{name}' can't be read as a type", hint="define it as a class")
 
     def _generic(self, node: ast.Subscript, name: str, inside: list[ast.expr]) -> Schema:
         if name in ("Optional", "Union"):
@@ -287,7 +289,7 @@ class PythonTypes(TypeReader[ast.expr]):
         for part in inside:
             value = self.module.value(part)
             if value is NO_VALUE or isinstance(value, list | dict | float):
-                raise self.wrong(part, "Literal takes texts, whole numbers, booleans and None")
+                raise self.wrong(part, "Literal may only contain strings, whole numbers, booleans and None")
             yield value
 
     def _annotation(self, notes: list[ast.expr]) -> str:
@@ -339,13 +341,15 @@ def class_schema(types: PythonTypes, node: ast.ClassDef) -> Schema:
         if unknown or not members:
             what = f"the value of '{unknown[0]}' in" if unknown else "the members of"
             raise types.wrong(
-                node, f"{what} the enum '{node.name}' can't be known without running it", hint="write a literal"
+                node,
+                f"{what} the enum '{node.name}' can't be determined without running the file",
+                hint="write a literal",
             )
         return described(enum(members.values()), doc.description)
     if not kind:
         raise types.wrong(
             node,
-            f"the class '{node.name}' can't be filled from JSON",
+            f"the class '{node.name}' can't be created from JSON",
             expected="a dataclass, a TypedDict, a NamedTuple, an Enum or a pydantic model",
         )
     fields = _fields(types, node, kind)
@@ -361,7 +365,7 @@ def dict_schema(types: PythonTypes, call: ast.Call) -> Schema:
     for key, annotation in zip(shape.keys, shape.values, strict=True):
         name = NO_VALUE if key is None else types.module.value(key)
         if not isinstance(name, str):
-            raise types.wrong(annotation, "a key of this TypedDict is no text")
+            raise types.wrong(annotation, "a key of this TypedDict is not a string")
         fields[name] = _Field(annotation, _must_be_there(types, annotation, total), NO_VALUE, "")
     return _object(types, fields)
 

@@ -63,7 +63,7 @@ def _text_of(path: Path) -> str:
     try:
         # Opening a FIFO would block until a writer opens it.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UnreadableDeclaration("tool_file", "not a regular file", 0)
+            raise UnreadableDeclaration("tool_file", "the path is not a regular file", 0)
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
@@ -71,7 +71,7 @@ def _text_of(path: Path) -> str:
         raise UnreadableDeclaration("tool_file", f"the file can't be read: {why}", 0) from error
     if len(data) > LARGEST:
         message = f"the file is larger than {LARGEST} bytes"
-        raise UnreadableDeclaration("tool_file", message, 0, hint="keep data in files of their own")
+        raise UnreadableDeclaration("tool_file", message, 0, hint="keep data in separate files")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -152,7 +152,7 @@ class TypeReader(ABC, Generic[Node]):
 
     @abstractmethod
     def named(self, text: str) -> Schema:
-        """Return the schema of a type named in a comment; that of a text for an unknown type."""
+        """Return the schema of a type named in a comment; for an unknown type, that of a text."""
 
     @abstractmethod
     def _schema(self, node: Node) -> Schema: ...
@@ -203,13 +203,13 @@ class TypeReader(ABC, Generic[Node]):
 
     @contextmanager
     def written_out(self, name: str) -> Iterator[None]:
-        """Guard the inlining of the type `name`.
+        """Protect the block, which inlines the type `name`, against endless recursion and oversized schemas.
 
         Raises:
             UnreadableDeclaration: the type contains itself, or the schema is too large.
         """
         if name in self._open:
-            hint = "take an object, or JSON as a text, for nested data"
+            hint = "use an object, or JSON as a string, for nested data"
             raise self.wrong(self._nodes[-1], f"the type '{name}' contains itself", hint=hint)
         self._part()
         self._open.append(name)
@@ -221,7 +221,7 @@ class TypeReader(ABC, Generic[Node]):
     def _part(self) -> None:
         self._parts += 1
         if self._parts > MOST_PARTS:
-            raise self.wrong(self._nodes[-1], "the types of this function are too large to be told to a model")
+            raise self.wrong(self._nodes[-1], "the types of this function are too large to be described to a model")
 
 
 @final
@@ -280,7 +280,9 @@ class DeclarationDraft:
         for said in () if takes_object else self._doc.entries:
             if said.split(".")[0] not in self._properties:
                 comment = "docstring" if language == "python" else "comment"
-                message = f"the {comment} of '{self._function}' describes '{said}', which is no parameter"
+                message = (
+                    f"the {comment} of '{self._function}' describes '{said}', and the function has no such parameter"
+                )
                 hint = did_you_mean(said, self._properties) or ""
                 self._script.warning("docstring_parameter", message, self._line, hint=hint)
         return Declaration(

@@ -91,7 +91,7 @@ def _parsed(script: ToolScript) -> Node | None:
         root = parsed(script.text)
     except ImportError as error:
         raise ConfigError(
-            f"{script.file}: TypeScript tools need a parser; run: {install_command('typescript')}"
+            f"{script.file}: reading TypeScript tools needs a parser; run: {install_command('typescript')}"
         ) from error
     if not root.has_error:
         return root
@@ -439,10 +439,10 @@ class TypeScriptTypes(TypeReader["Node"]):
     def _own(self, node: Node, name: str) -> Schema:
         declared = self.module.types.get(name)
         if declared is None:
-            hint = "take a string, and make the date of it" if name == "Date" else ""
+            hint = "use a string, and convert it to a date" if name == "Date" else ""
             raise self.wrong(node, f"the type '{name}' is not defined in this file", expected=EXPECTED, hint=hint)
         if declared.child_by_field_name("type_parameters") is not None:
-            raise self.wrong(node, f"the type '{name}' has parameters, which is not supported", expected=EXPECTED)
+            raise self.wrong(node, f"the type '{name}' has type parameters, which are not supported", expected=EXPECTED)
         doc = read_jsdoc(text_of(_above(declared))).description
         with self.written_out(name):
             if declared.type == "interface_declaration":
@@ -450,7 +450,9 @@ class TypeScriptTypes(TypeReader["Node"]):
             if declared.type == "enum_declaration":
                 members = self.module.members(declared)
                 if not members or NO_VALUE in members.values():
-                    raise self.wrong(node, f"the members of the enum '{name}' can't be known without running it")
+                    raise self.wrong(
+                        node, f"the members of the enum '{name}' can't be determined without running the file"
+                    )
                 return described(enum(members.values()), doc)
             value = declared.child_by_field_name("value")
             assert value is not None
@@ -461,7 +463,7 @@ class TypeScriptTypes(TypeReader["Node"]):
         for part in _flat(node):
             schema = self.schema(part)
             if "properties" not in schema:
-                raise self.wrong(part, f"'{_short(part)}' is no object type, so it can't be joined with &")
+                raise self.wrong(part, f"'{_short(part)}' is not an object type, so it can't be combined with &")
             _merge(merged, schema)
         return merged
 
@@ -489,7 +491,7 @@ class TypeScriptTypes(TypeReader["Node"]):
             return
         name = member.child_by_field_name("name")
         if member.type != "property_signature" or name is None or name.type == "computed_property_name":
-            raise self.wrong(member, f"'{_short(member)}' can't be filled from JSON", expected="`name: type`")
+            raise self.wrong(member, f"'{_short(member)}' can't be created from JSON", expected="`name: type`")
         inner = {} if annotation is None else self.schema(annotation.named_children[0])
         _merge(
             schema,

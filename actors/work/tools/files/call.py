@@ -96,7 +96,7 @@ async def play(
         ToolFailed: the function could not be started, failed, timed out or exceeded its limits.
     """
     if not declaration.file.is_file():
-        raise ToolFailed(f"Tool '{declaration.name}' can't be run: there is no file {declaration.file}")
+        raise ToolFailed(f"Tool '{declaration.name}' can't be run: the file {declaration.file} does not exist")
     call = _Call(me, declaration, limits, home.cwd)
     with _system_errors(declaration), _place(home, declaration) as (home, output):
         call.writes = (output, *caches(home, declaration), *writes)
@@ -221,12 +221,12 @@ class _Call:
         stderr = f"{end.stderr_tail.rstrip()}\n{self.note}\n" if self.note else end.stderr_tail
         told = partial(ToolFailed, stderr=stderr, output=written)
         if self.out_of_hand:
-            raise told(f"Tool call '{self._tool}' {self.out_of_hand}, and was ended")
+            raise told(f"Tool call '{self._tool}' {self.out_of_hand}, and was stopped")
         if end.status == 0:
             return
         if end.signal is None:
             raise told(f"Tool call '{self._tool}' exited with code {end.status}")
-        message = f"Tool call '{self._tool}' was ended by the signal {_name(end.signal)}"
+        message = f"Tool call '{self._tool}' was killed by the signal {_name(end.signal)}"
         if end.signal == signal.SIGXFSZ:
             message += f": it wrote a file of more than {self._limits.file_size // MIB} MiB"
         raise told(message)
@@ -277,7 +277,7 @@ class _Call:
                     # All processes of the call have ended, so nothing can ask or print any more.
                     nursery.cancel_scope.cancel()
                 return await process.wait()
-        late = f"Tool call '{self._tool}' did not end within {clock.seconds:g} s and was ended"
+        late = f"Tool call '{self._tool}' was stopped: it did not finish within {clock.seconds:g} s"
         raise ToolFailed(late, stderr=process.stderr_tail)
 
     def _end(self, reason: str) -> None:
@@ -387,11 +387,13 @@ async def command_by_npx(me: Actor, declaration: Declaration, environ: Mapping[s
     try:
         done = await run_process(me, ask_for_it, name="npx", env=environ, timeout=NPX_WITHIN)
     except CallboardError as error:
-        raise ToolFailed(f"Tool '{declaration.name}' can't be run: {NEEDS_TSX}; npx got none: {error}") from error
+        raise ToolFailed(
+            f"Tool '{declaration.name}' can't be run: {NEEDS_TSX}; npx could not install tsx: {error}"
+        ) from error
     words = done.stdout.decode(errors="replace").split()
     loader = _loader(words[-1]) if done.status == 0 and words else None
     if loader is None:
-        message = f"Tool '{declaration.name}' can't be run: {NEEDS_TSX}; npx got none"
+        message = f"Tool '{declaration.name}' can't be run: {NEEDS_TSX}; npx could not install tsx"
         raise ToolFailed(message, stderr=done.stderr_tail)
     node = _found("node", declaration, environ)
     return [node, "--import", loader, str(RUNNERS / "run.mjs")]
@@ -420,8 +422,8 @@ def _located(program: tuple[str, ...], declaration: Declaration, environ: Mappin
 def _found(program: str, declaration: Declaration, environ: Mapping[str, str]) -> str:
     found = shutil.which(program, path=environ.get("PATH"))
     if found is None:
-        named = ", which its first line names," if declaration.interpreter else ""
-        missing = "is not there" if "/" in program else "is not on the PATH"
+        named = ", named in the first line of its file," if declaration.interpreter else ""
+        missing = "does not exist" if "/" in program else "is not on the PATH"
         hint = f"; {NEEDS_TSX}" if program == "node" else ""
         raise ToolFailed(f"Tool '{declaration.name}' can't be run: '{program}'{named} {missing}{hint}")
     return found

@@ -60,7 +60,7 @@ class OutputFile(msgspec.Struct, frozen=True):
             return self.data.decode("utf-8", "replace")
         # Redact before the cut: half a secret would not be recognised.
         kept = before_cut(hidden(self.data.decode("utf-8", "ignore")))
-        return f"{kept}\n[cut here: the tool wrote {self.size} bytes, of which these are the first {len(self.data)}]"
+        return f"{kept}\n[cut: the tool wrote {self.size} bytes, and these are the first {len(self.data)}]"
 
 
 def read_output(file: Path, limit: int) -> OutputFile:
@@ -134,7 +134,7 @@ class Printed:
         self._left -= len(line) + 1
         self._me.emit(ToolDelta(tool=self._tool, text=line))
         if self._left <= 0:
-            self._me.emit(ToolDelta(tool=self._tool, text="[what it prints from here on is not shown]"))
+            self._me.emit(ToolDelta(tool=self._tool, text="[further output of the tool is not shown]"))
 
 
 MENTIONED = b"/dev/tty"
@@ -196,7 +196,7 @@ class Terminal:
 
 
 def wants_one(file: Path) -> bool:
-    """Return True if this bash file mentions `/dev/tty`."""
+    """Return True if this bash file mentions `/dev/tty`, so that its calls need a pseudo terminal."""
     try:
         return MENTIONED in file.read_bytes()
     except OSError:
@@ -294,7 +294,7 @@ async def watch(process: Process, output: Path | None, limits: CallLimits, end: 
             process.send_signal(signal.SIGSTOP)
             members = await process.members()
             if len(members) > limits.processes:
-                end(f"had {len(members)} processes at once; {limits.processes} are allowed")
+                end(f"had {len(members)} processes at the same time ({limits.processes} are allowed)")
                 return
             # The count was within the limit: let the call continue.
             process.send_signal(signal.SIGCONT)

@@ -130,7 +130,7 @@ def agent_cache(home: Home, agent: str) -> Path:
 
 
 def file_name(name: str) -> str:
-    """Return a name as one path component."""
+    """Return a name as a file name: characters that are not allowed in one are replaced."""
     # A tool's or agent's name must not leave its cache directory.
     part = re.sub(r"[^\w.-]", "_", name)[:100]
     return part if part.strip(".") else "_"

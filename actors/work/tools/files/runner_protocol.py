@@ -116,7 +116,7 @@ def handed_over(
     raw: Mapping[str, str] = NO_RAW,
     host: Host | None = None,
 ) -> bytes:
-    """Return the content of the call file.
+    """Return the bytes that a runner reads from its call file: the function, and its arguments.
 
     Args:
         environ: the call's environment, in which a variable may supply an argument.
@@ -270,7 +270,7 @@ def _bit(value: bool) -> str:
 def _encoded(word: str, declaration: Declaration) -> bytes:
     # NUL ends each word of the protocol, and bash variables cannot contain it.
     if "\0" in word:
-        raise ToolFailed(f"Tool '{declaration.name}' can't be given a NUL character: it is a bash tool")
+        raise ToolFailed(f"Tool '{declaration.name}' can't receive a NUL character, because it is a bash tool")
     try:
         return word.encode() + b"\0"
     except UnicodeEncodeError as error:
@@ -278,7 +278,7 @@ def _encoded(word: str, declaration: Declaration) -> bytes:
 
 
 def _half_a_character(declaration: Declaration, error: UnicodeEncodeError) -> ToolFailed:
-    return ToolFailed(f"Tool '{declaration.name}' was given text with half a character in it ({error})")
+    return ToolFailed(f"Tool '{declaration.name}' was called with text that is not valid Unicode ({error})")
 
 
 LONGEST = 256 * 1024
@@ -349,7 +349,7 @@ class AskSocket:
         if first is None:
             return []
         if not re.fullmatch(r"[0-9]{1,4}", first) or not 0 < int(first) <= MOST_FIELDS:
-            raise NotUnderstood(f"a question begins with the number of its fields, not with {first[:40]!r}")
+            raise NotUnderstood(f"a question must begin with the number of its fields, not with {first[:40]!r}")
         words = [await self._word() for _ in range(int(first))]
         # The tool closed the socket in the middle of a question: treat it as the end.
         return [word for word in words if word is not None] if None not in words else []
@@ -359,7 +359,7 @@ class AskSocket:
         while (end := self._buffer.find(b"\0", looked)) < 0:
             looked = len(self._buffer)
             if looked > self._room:
-                raise NotUnderstood(f"a question may have {LONGEST // 1024} KiB")
+                raise NotUnderstood(f"a question may have at most {LONGEST // 1024} KiB")
             try:
                 data = await self._stream.receive_some()
             except trio.BrokenResourceError:
@@ -389,7 +389,7 @@ async def answer_to(me: Actor, fields: list[str], tool: str) -> tuple[Status, li
             if not problem:
                 return "ok", values
             question = msgspec.structs.replace(question, problem=problem)
-        return "no", [f"no usable answer: {question.problem}"]
+        return "no", [f"the answer can't be used: {question.problem}"]
     except (NobodyToAsk, QuestionTimeout, Saturated) as error:
         return "no", [str(error)]
     except ShuttingDown:
@@ -402,14 +402,16 @@ def _question(fields: list[str], tool: str) -> Question:
     for field in fields:
         name, found, value = field.partition("=")
         if not found:
-            raise NotUnderstood(f"a field of a question is name=value, not {field[:40]!r}")
+            raise NotUnderstood(f"a field of a question must be name=value, not {field[:40]!r}")
         if name == "option":
             options.append(value)
         else:
             one[name] = value
     kind = one.get("kind", "text")
     if kind not in get_args(QuestionKind):
-        raise NotUnderstood(f"a question's kind is one of {', '.join(get_args(QuestionKind))}, not {kind[:40]!r}")
+        raise NotUnderstood(
+            f"the kind of a question must be one of {', '.join(get_args(QuestionKind))}, not {kind[:40]!r}"
+        )
     if kind in ("choice", "checkbox") and not options:
         raise NotUnderstood(f"a question of the kind {kind} needs options")
     return Question(
@@ -431,7 +433,7 @@ def _seconds(text: str) -> float | None:
     try:
         return max(float(text), 0.0) if text else None
     except ValueError as error:
-        raise NotUnderstood(f"a question's timeout is a number of seconds, not {text[:40]!r}") from error
+        raise NotUnderstood(f"the timeout of a question must be a number of seconds, not {text[:40]!r}") from error
 
 
 def _check(question: Question, given: str | list[str]) -> tuple[list[str], str]:

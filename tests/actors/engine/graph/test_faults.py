@@ -444,7 +444,7 @@ async def test_a_node_that_is_cancelled_from_outside_is_named() -> None:
         raise AssertionError
 
     result = await perform(plan(work))
-    assert str(result.error) == "at node 'n': it was cancelled"
+    assert str(result.error) == "at node 'n': the run was cancelled"
 
 
 def test_exactly_three_kinds_of_events_end_a_run() -> None:

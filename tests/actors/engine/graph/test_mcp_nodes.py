@@ -177,7 +177,7 @@ async def test_a_server_that_can_not_be_started_costs_its_own_tools_only_and_is_
     outcome = await stage.run("go")
     assert outcome.status == "done"
     assert stage.models.requests[0].offered == ["srv__echo"]
-    assert "ended with status 3" in stage.models.requests[1].results[0]
+    assert "exited with status 3" in stage.models.requests[1].results[0]
     assert [data.code for data in stage.of("run.warning")] == ["mcp_server"]
 
 
@@ -188,10 +188,10 @@ async def test_the_model_reads_why_a_server_has_no_tools_and_so_does_each_call_o
     assert (await stage.run("go")).status == "done"
     first, second = stage.models.requests
     assert "bad" in first.system
-    assert "ended with status 3" in first.system
+    assert "exited with status 3" in first.system
     refused, other = second.results
-    assert "ended with status 3" in refused
-    assert "ended with status 3" not in other
+    assert "exited with status 3" in refused
+    assert "exited with status 3" not in other
 
 
 async def test_servers_that_are_turned_off_are_an_error(stage: Stage) -> None:

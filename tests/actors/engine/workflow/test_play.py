@@ -343,7 +343,7 @@ async def test_a_node_that_is_cancelled_goes_on_with_that_if_its_errors_are_tole
     result = await cancelled(house, with_a_person(edge))
     assert result.error is None
     assert result.order == ["A", "Z"]
-    assert result.output.startswith("'A' failed: it was cancelled")
+    assert result.output.startswith("'A' failed: the run was cancelled")
     told = [(event.kind, event.actor) for event in house.events if getattr(event.data, "node", "") == "A"]
     assert [each for each in told if each[0].startswith("node.")] == [
         ("node.entered", "/run-1/A"),
@@ -381,7 +381,7 @@ async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_
     assert actor is not None
     actor.interrupt()
     result: WorkflowResult = (await ref.wait()).value
-    assert str(result.error) == "unit 1: it was cancelled"
+    assert str(result.error) == "unit 1: the run was cancelled"
     assert [message.text for message in result.outputs["H"]] == ["yes"]
 
 

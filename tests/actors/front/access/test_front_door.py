@@ -221,7 +221,7 @@ async def test_case_109_a_running_server_takes_a_new_key_and_keeps_the_old_file_
     good = json.loads(file.read_text())
     file.write_text("api:\n  listen_addr: x\n  limits: {max_body_bytes: 0}\n  audit: {sink: tape}\n")
     town.house.server.hang_up()
-    await until(lambda: "is not taken" in caplog.text)
+    await until(lambda: "stay in effect" in caplog.text)
     for key in ("listen_addr", "max_body_bytes", "sink"):
         assert key in caplog.text
     assert await town.status("alice", "GET", "/v1/runs") == 200

@@ -180,7 +180,7 @@ async def test_what_an_interrupted_agent_has_not_read_is_said(
             await execute_line(chat, "or a dog", person)
             assert chat.interrupt()
     notes = [each.text for each in person.told if has_message(each.text, "front.chat.prompting._give_back")]
-    assert notes == ["The agent has not read this; send it again if it still counts:\nor a dog"]
+    assert notes == ["The agent ended without reading these messages; send them again if they still apply:\nor a dog"]
 
 
 async def test_what_the_shell_has_written_goes_along_with_the_next_prompt(

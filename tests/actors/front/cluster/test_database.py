@@ -103,7 +103,7 @@ def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_
         with suppress(psycopg.Error):
             house.sql("select pg_switch_wal()")
     for name in owners:
-        workers[name].see("runs wait before their next effect")
+        workers[name].see("runs are paused before their next effect")
     until(lambda: not any(scripts(workers[name]) for name in owners))  # scripts that had started have ended
     done = house.world.read_text()
     time.sleep(1.0)

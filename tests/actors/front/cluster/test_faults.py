@@ -195,7 +195,7 @@ def test_a_worker_that_can_keep_nothing_more_ends_and_leaves_its_runs_to_others(
     http = house.client(house.gateway())
     run = house.start(http, "steps")
     assert one.process.wait(60) == 1
-    assert "this worker ends, and leaves its runs to the others" in one.said
+    assert "this worker shuts down, and leaves its runs to the other workers" in one.said
     house.worker("two", *SWEEPS)
     house.expire("one")
     all_over(http, [run])

@@ -250,9 +250,9 @@ def test_what_can_not_be_forked_is_refused_plainly_and_begins_nothing(
         (run, {"at": 99}, 404, "there is no row 99"),
         (run, {"at": "write#1", "answers": {"q-none": "x"}}, 400, "no question 'q-none' is open"),
         (run, {"at": "write#1", "with_changes": True}, 400, "`with_changes`"),
-        (part, {"at": 1}, 400, f"is a part of {boss}"),
+        (part, {"at": 1}, 400, f"is a child of {boss}"),
         (turn, {"at": 1}, 400, "a turn of a session"),
-        (waits, {"at": 1}, 409, "has not begun"),
+        (waits, {"at": 1}, 409, "has not started"),
         ("run-none", {"at": 1}, 404, "there is no run 'run-none'"),
     ):
         for dry in (False, True):

@@ -320,7 +320,7 @@ async def test_what_others_reserve_is_waited_for_by_who_is_patient(postgres: Pos
         settings = limited(alice=DailyLimits(max_tokens=100))
         one, hurried, patient = cluster.days(settings), cluster.days(settings), cluster.days(settings, patient=True)
         hold = await asked(one)
-        with pytest.raises(DayReached, match="ask again in"):
+        with pytest.raises(DayReached, match="try again in"):
             await asked(hurried)
         with trio.fail_after(SOON):
             async with trio.open_nursery() as nursery:

@@ -255,7 +255,7 @@ async def test_the_oldest_calls_are_dropped_for_want_of_room_and_that_is_told(
     assert len(files_of(keeping, run)) == 2
     assert page.dropped > 0
     assert [call.number for call in page.calls] == list(range(page.dropped + 1, 14))
-    with pytest.raises(NotFound, match=f"call 1 of {run} was dropped to limit disk space"):
+    with pytest.raises(NotFound, match=f"call 1 of {run} was deleted to limit disk space"):
         await call_of(keeping, LOCAL, run, 1)
     for number in (page.dropped + 1, 13):  # each file can be read alone
         call = await call_of(keeping, LOCAL, run, number)

@@ -85,7 +85,7 @@ async def test_clients_read_what_a_run_has_changed_and_have_it_taken_back(
         ("kept.txt", "content"),
         ("new.txt", "removed"),
     ]
-    assert report["left"] == [{"path": str(project / "other.txt"), "why": "it was changed since by another program"}]
+    assert report["left"] == [{"path": str(project / "other.txt"), "why": "another program has changed it since"}]
     assert (project / "kept.txt").read_text() == "one\ntwo\n"
     assert (project / "other.txt").read_text() == "mine"
 

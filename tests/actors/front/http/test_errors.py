@@ -39,7 +39,7 @@ def test_errors_have_the_type_that_clients_of_openai_know(status: int, type: str
     ("message", "param"),
     [
         ("the body: Expected `str`, got `int` - at `$.messages[0].role`", "messages[0].role"),
-        ("tool_choice: 'a' is none of `tools`", "tool_choice"),
+        ("tool_choice: 'a' is not one of `tools`", "tool_choice"),
         ("no field is named", None),
     ],
 )

@@ -96,7 +96,9 @@ def test_a_client_that_says_nothing_has_little_time_for_it() -> None:
 
 async def test_a_port_that_is_taken_is_told_so(house: House) -> None:
     async with callboard.Root(config_dir=house.stage.config_dir) as root:
-        with pytest.raises(UsageError, match=f"can't listen on 127.0.0.1:{house.port}: .*; --port takes another one"):
+        with pytest.raises(
+            UsageError, match=f"can't listen on 127.0.0.1:{house.port}: .*; choose another port with --port"
+        ):
             await HttpServer(ServeOptions(port=house.port)).serve(root, print)
 
 

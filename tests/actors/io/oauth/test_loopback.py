@@ -164,7 +164,7 @@ async def test_a_port_that_was_never_asked_for_is_closed_as_well(free_port: int)
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"port {port} of 127\.0\.0\.1 can't be listened on"):
+        with pytest.raises(ConfigError, match=rf"can't listen on port {port} of 127\.0\.0\.1"):
             listening(f"http://127.0.0.1:{port}/callback")
 
 

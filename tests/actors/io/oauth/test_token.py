@@ -73,18 +73,18 @@ def test_a_token_of_another_server_or_client_is_none_of_ours(file: TokenFile) ->
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "it is damaged"),
-        (b"not json", "it is damaged"),
-        (b"[]", "it is damaged"),
-        (b'{"access_token": "s3cret"}', "it is damaged"),
-        (b'{"server": "x", "access_token": 5, "received": 0}', "it is damaged"),
+        (b"", "the file is damaged"),
+        (b"not json", "the file is damaged"),
+        (b"[]", "the file is damaged"),
+        (b'{"access_token": "s3cret"}', "the file is damaged"),
+        (b'{"server": "x", "access_token": 5, "received": 0}', "the file is damaged"),
         (
             b'{"version": 2, "server": "x", "access_token": "s3cret", "received": 0}',
             says("io.oauth.token.TokenFile.token_in.2", version=2),
         ),
-        (b"[" * (MOST_BYTES - 1), "it is damaged"),
+        (b"[" * (MOST_BYTES - 1), "the file is damaged"),
         (b"x" * (MOST_BYTES + 1), says("io.oauth.token.TokenFile._bytes.5")),
-        (b"\xff\xfe\x00", "it is damaged"),
+        (b"\xff\xfe\x00", "the file is damaged"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_named(file: TokenFile, data: bytes, words: str) -> None:
@@ -103,7 +103,7 @@ def test_a_file_that_makes_no_sense_is_named(file: TokenFile, data: bytes, words
 def test_a_file_that_others_could_touch_is_not_used(file: TokenFile, mode: int) -> None:
     file.write(TOKEN, SERVER)
     file.path.chmod(mode)
-    with pytest.raises(ConfigError, match=f"mode {mode:o}, not 600"):
+    with pytest.raises(ConfigError, match=f"mode {mode:o}, expected 600"):
         file.read(SERVER)
 
 

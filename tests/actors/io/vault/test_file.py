@@ -154,8 +154,8 @@ def test_a_team_shares_a_list_that_names_each_of_them(file: VaultFile, tmp_path:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "no file that age has encrypted"),
-        (b"ONE: $VAULT;v1;argon2id", "no file that age has encrypted"),
+        (b"", "not encrypted with age"),
+        (b"ONE: $VAULT;v1;argon2id", "not encrypted with age"),
         (b"age-encryption.org/v9\n-> X25519 a\nb\n--- c\n", says("io.vault.age._broken")),
         (b"-----BEGIN AGE ENCRYPTED FILE-----\n!!!!!!\n", says("io.vault.age.stanzas")),
     ],
@@ -188,9 +188,9 @@ def test_every_cut_and_every_flipped_byte_is_told_and_never_half_read(file: Vaul
     ("text", "words"),
     [
         (b'{"version": 2, "secrets": {"A": "b"}}', says("io.vault.file.VaultFile._content_of.2", version=2)),
-        (b'{"A": 5}', "does not contain a JSON object of texts"),
-        (b"s3cret: yaml", "does not contain a JSON object of texts"),
-        (b'["s3cret"]', "does not contain a JSON object of texts"),
+        (b'{"A": 5}', "its content is not a JSON object of strings"),
+        (b"s3cret: yaml", "its content is not a JSON object of strings"),
+        (b'["s3cret"]', "its content is not a JSON object of strings"),
     ],
 )
 def test_another_content_is_told_without_being_quoted(file: VaultFile, text: bytes, words: str) -> None:
@@ -311,7 +311,7 @@ def test_a_full_disk_leaves_the_former_vault(file: VaultFile) -> None:
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(ConfigError, match=r"can't be written: .*; it is as it was"):
+        with pytest.raises(ConfigError, match=r"can't be written: .*; the vault is unchanged"):
             keep(file, LONG="x" * 10_000)
         with pytest.raises(CallboardError):
             file.change(lambda secrets: secrets.update({f"N{n}": "x" * 500 for n in range(20)}))

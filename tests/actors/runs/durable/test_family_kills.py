@@ -24,7 +24,7 @@ ROWS = 180
 ONE = "one begins / ONE ['yes ONE'] ['hi']"
 TWO = "two begins / TWO ['mid says yes', 'yes TWO']"
 MID = f"mid begins / one: [Completed {ONE}], two: [Completed {TWO}], lead says yes, True, read ['down']"
-TIMED = "Failed(\"Agent 'leaf' did not end within its 1.5 s\")"
+TIMED = "Failed(\"Agent 'leaf' was stopped: it did not finish within its timeout of 1.5 s\")"
 OUTPUT = (
     f"a: [Completed a begins / A ['yes A']]; mid: [Completed {MID}]; slow: [Cancelled slow begins]; "
     f"timed: [{TIMED}]; read ['from a', 'task_2', 'up']"

@@ -247,7 +247,7 @@ async def test_a_python_object_in_what_a_node_says_is_told_by_node_and_place(
           edges: [{from: Greet, to: Ask}]
     """)
     await lives.begin(until=entered("Ask"), answers={})
-    why = "node 'Greet' has a type at `outputs.0.metadata.thing`, which can't be stored"
+    why = "node 'Greet' has a type at `outputs.0.metadata.thing`, which can't be stored in the journal"
     assert lives.spoilt == [f"{why} (Encoding objects of type type is unsupported)"]
     assert await trio.to_thread.run_sync(interrupted, os.environ) == [], "it was cancelled, and is not left to the next"
 

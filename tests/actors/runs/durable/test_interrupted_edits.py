@@ -77,7 +77,7 @@ async def test_it_is_made_once(
     assert await project.play(kill=kill) is None
     assert await project.play(resume=True) == {"output": "over", "status": "done"}
     assert project.files() == files
-    assert ("has not been made again" in project.read) == (kill == "after"), project.read
+    assert ("was not repeated" in project.read) == (kill == "after"), project.read
 
 
 async def test_if_the_file_was_changed_meanwhile_the_model_is_told_that_the_outcome_is_unknown(

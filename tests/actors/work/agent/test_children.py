@@ -195,7 +195,10 @@ async def test_a_child_has_the_time_it_was_given(autojump_clock: trio.testing.Mo
         id = await boss.spawn("ever", timeout=2.5)
         result = await boss.call("agent__collect", id=id)
         assert trio.current_time() == pytest.approx(2.5)
-        assert result["exit_status"] == "Failed(\"Agent 'ever' did not end within its 2.5 s\")"
+        assert (
+            result["exit_status"]
+            == "Failed(\"Agent 'ever' was stopped: it did not finish within its timeout of 2.5 s\")"
+        )
         assert result["output"] == "this far"
         refused = await boss.call("agent__spawn", agent="ever", prompt="x", timeout=0)
         assert "invalid arguments" in refused["tool_call_error"]

@@ -71,7 +71,7 @@ async def test_case_87_an_unknown_id_is_an_error_and_a_closed_one_another() -> N
         assert unknown == {"status": "error", "message": f"Escalation 'esc_00000000' not found; pending: {id}"}
         assert (await boss.call("agent__reply_escalation", escalation_id=id, reply="x"))["status"] == "ok"
         again = await boss.call("agent__reply_escalation", escalation_id=id, reply="y")
-        assert again["message"].startswith(f"Escalation '{id}' is not open any more")
+        assert again["message"].startswith(f"Escalation '{id}' is no longer open")
 
 
 async def test_case_87_after_300_seconds_of_silence_the_child_goes_on(autojump_clock: trio.testing.MockClock) -> None:

@@ -131,7 +131,7 @@ def test_what_can_not_be_reached_is_told_with_who_can() -> None:
     )
     assert (
         send(None, TeamPosition(), None, "a", Text("x"))
-        == "Agent 'a' not found. There is no agent that you could reach"
+        == "Agent 'a' not found. There is no agent that you can send messages to"
     )
 
 
@@ -162,7 +162,7 @@ async def test_children_write_to_siblings_and_parent_while_they_run(autojump_clo
         assert datetime.fromisoformat(inbox["messages"][0]["timestamp"]).tzinfo is not None
         assert (await boss.call("agent__check_inbox"))["count"] == 0
         ended = await boss.call("agent__send_message", id=reading, message="hello?")
-        assert ended == {"status": "error", "message": f"Agent '{reading}' has ended and reads no more letters"}
+        assert ended == {"status": "error", "message": f"Agent '{reading}' has ended and reads no more messages"}
 
 
 async def test_letters_and_ends_of_children_are_mail_of_the_parents_actor() -> None:

@@ -58,7 +58,7 @@ def test_case_84_dependents_of_a_failed_task_are_told_however_far_behind_it() ->
     four, _ = queue.create("four")
     assert queue.fail(one, "no compiler") == [two, three]
     assert (two.status, two.reason) == ("blocked", "task_1 failed: no compiler")
-    assert (three.status, three.reason) == ("blocked", "task_2 can't go on (task_1 failed: no compiler)")
+    assert (three.status, three.reason) == ("blocked", "task_2 can't be completed (task_1 failed: no compiler)")
     assert four.status == "pending"
     assert queue.fail(one) == []
     five, _ = queue.create("five", blocked_by=["1"])

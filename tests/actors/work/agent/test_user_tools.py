@@ -79,7 +79,7 @@ async def test_options_may_be_the_json_text_of_a_list() -> None:
     [
         ("[1,", fragment("work.agent.tool_families.read_texts", name="options")),
         ("a or b", "'options' has to be a list of texts"),
-        ([], "'options' is empty: name what may be chosen"),
+        ([], "'options' is empty: list the options"),
     ],
 )
 async def test_options_that_are_no_list_are_told(options: Any, problem: str) -> None:

@@ -58,13 +58,13 @@ async def test_before_anything_is_written_a_person_reads_what_will_be_able_to_ru
     (told,) = house.told
     for line in (
         "agent clerk (new): Sorts letters.",
-        "runs programs of its own without asking: tools.py (stamp)",
-        "may run anything by execute_command, which asks first",
+        "runs its own programs without asking: tools.py (stamp)",
+        "may run any command with execute_command, after asking",
         "tool ring (new): Rings.",
         "runs bash without asking: ring(how)",
         "plays: .role kind",
         "starts: docs-server ${DOCS_TOKEN}",
-        "gets from the environment or the vault: DOCS_TOKEN",
+        "receives from the environment or the vault: DOCS_TOKEN",
     ):
         assert line in told
 
@@ -169,7 +169,7 @@ async def test_what_belongs_to_the_authors_machine_stays_there(house: House, rep
     )
     await house.install(repository.url)
     assert house.files.keys() == {*TAKEN, "mcp.json"}
-    assert "agents/clerk/.env: belongs to its author's machine" in house.told[0]
+    assert "agents/clerk/.env: is specific to its author's machine" in house.told[0]
     assert has_message(house.told[0], "work.bundles.layout._of", path="…functions/bin/git")
 
 
@@ -198,7 +198,7 @@ async def test_a_tool_file_in_the_place_of_one_that_asks_is_told_for_each_agent_
     await house.install(repository.url)
     assert "agent clerk (new): Sorts letters.\n      runs programs of its own" in house.told[0]
     assert has_message(house.told[0], "work.bundles.candidate._tools_line.2", unasked="execute_command…")
-    assert "execute_command, which asks first" not in house.told[0]
+    assert "execute_command, after asking" not in house.told[0]
     assert has_message(house.told[0], "work.bundles.candidate._hides", kind="tool", name="execute_command")
     assert "runs bash after asking: send_mail(how)" in house.told[0]
 
@@ -225,7 +225,7 @@ async def test_no_tool_is_shown_in_the_place_of_the_one_that_would_run(house: Ho
     repository.commit({"functions/tools/ring.py": python, "tools/bell.py": python})
     put(house.base, {"functions/tools/bell.sh": TOOL})
     await house.install(repository.url)
-    assert "tool ring: there are several files of this name (functions/tools/ring.py, " in house.told[0]
+    assert "tool ring: the bundle has several files with this tool's name (functions/tools/ring.py, " in house.told[0]
     assert has_message(house.told[0], "work.bundles.manage._two_of_a_kind", brought="bell.py", kind="tool")
     assert [path for path in house.files if "tools/" in path] == ["functions/tools/bell.sh"]
 
@@ -253,7 +253,7 @@ async def test_what_runs_in_a_workflow_within_a_workflow_is_told(house: House, r
     repository.commit({"workflows/flow.yaml": json.dumps(outer)})
     house.answers = [False]
     await house.install(repository.url)
-    assert "has nodes: python, subgraph\n      runs programs of its own, or tools, without asking" in house.told[0]
+    assert "has nodes: python, subgraph\n      runs its own programs, or tools, without asking" in house.told[0]
 
 
 async def test_what_a_server_has_set_in_its_environment_is_shown_whole(house: House, repository: Repository) -> None:
@@ -298,7 +298,7 @@ async def test_links_submodules_and_odd_names_are_refused_each_with_a_line(
         "roles/out.md is a symbolic link",
         "agents/clerk/module is a submodule",
         "agents/clerk/large has 4096 KiB",
-        "has a name that is too long, or may mean another place",
+        "is too long for a path, or is not a portable path",
         "'agents/clerk/notes.md' and 'agents/clerk/Notes.md' are the same name",
     ):
         assert line in text
@@ -330,7 +330,7 @@ async def test_links_and_pipes_in_a_directory_are_refused(house: House, tmp_path
     put(tmp_path / "plain", BUNDLE)
     (tmp_path / "plain/agents/clerk/up").symlink_to("..")
     os.mkfifo(tmp_path / "plain/agents/clerk/pipe")
-    with pytest.raises(InvalidFile, match=r"(?s)pipe is no plain file.*up is a symbolic link"):
+    with pytest.raises(InvalidFile, match=r"(?s)pipe is not a regular file.*up is a symbolic link"):
         await house.install("plain")
 
 
@@ -342,7 +342,7 @@ async def test_a_repository_without_anything_for_us_says_what_is_looked_for(hous
     with pytest.raises(InvalidFile, match=says("work.bundles.layout.lay_out")):
         await house.install(made.url)
     made.commit({"tools/build.sh": "echo x"})
-    with pytest.raises(InvalidFile, match="nothing of it can be used:\n  tool build: "):
+    with pytest.raises(InvalidFile, match="nothing in the bundle can be installed:\n  tool build: "):
         await house.install(made.url)
     made.commit({"tools/ring.sh": BUNDLE["functions/tools/ring.sh"]})
     await house.install(made.url)
@@ -557,7 +557,7 @@ async def test_an_update_brings_what_has_changed_and_keeps_what_the_user_has(
     assert house.files["agents/clerk/tools.py"] == tool
     assert "roles/new.md" in house.files
     (told,) = house.told
-    assert "now also: runs programs of its own without asking: tools.py (stamp, burn)" in told
+    assert "now also: runs its own programs without asking: tools.py (stamp, burn)" in told
     assert "~ agents/clerk/tools.py (lines: +3 -0)" in told
     assert "removes roles/kind.md" in told
     assert has_message(told, "work.bundles.plan.preview_text", path="roles/terse.md")
@@ -602,7 +602,7 @@ async def test_of_two_bundles_with_one_file_the_last_one_has_it(house: House, tm
         put(tmp_path / name, {"roles/kind.md": f"of {name}\n", f"roles/{name}.md": "x\n"})
     await house.install("one")
     await house.install("two")
-    assert "Replace what is there by role kind?" in house.asked
+    assert "Replace the role kind that you have?" in house.asked
     await house.remove("one")
     assert house.files == {"roles/kind.md": "of two\n", "roles/two.md": "x\n"}
 

@@ -136,7 +136,7 @@ async def test_what_a_command_prints_is_attached(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("echo hush >&2; exit 3", r"ended with status 3: hush\n.*\|\| true"),
+        ("echo hush >&2; exit 3", r"exited with status 3: hush\n.*\|\| true"),
         ("kill -9 $$", says("work.knowledge.sources.found.SourceContext.printed.4", signal="9…")),
         ("printf '\\0\\1\\2\\3\\4'", "`printf"),
     ],

@@ -90,8 +90,8 @@ def test_hostile_files_are_refused_in_words(tmp_path: Path) -> None:
         "latin": "not UTF-8 text",
         "list": r"1 error in .*list\.md:\n  .*list\.md:2:1: error",
         "huge": says("io.named_files.NamedFiles.text_of.2"),
-        "pipe": "it is not a file",
-        "folder": "it is not a file",
+        "pipe": "it is not a regular file",
+        "folder": "it is not a regular file",
     }.items():
         with pytest.raises(InvalidFile, match=words):
             find(name, tmp_path)

@@ -267,10 +267,10 @@ async def test_what_others_reserve_is_not_told_as_spent_nor_to_last_until_midnig
     async with kept(tmp_path, settings, Clock()) as one, kept(tmp_path, settings, Clock()) as two:
         await spend(one, Amount(30, 0.25))
         await asked(one)
-        with pytest.raises(DayReached, match=f"the day of 'alice' {told} by other servers, or by those") as refused:
+        with pytest.raises(DayReached, match=f"the day of 'alice' {told} by requests of other servers") as refused:
             await two.check("alice")
         assert refused.value.retry_after == module.HELD_FOR
-        assert refused.value.account == "the day of this server/the day of 'alice'"
+        assert refused.value.account == "the daily budget of this server/the daily budget of 'alice'"
 
 
 async def test_what_is_spent_is_told_as_such_though_others_reserve_more(tmp_path: Path) -> None:

@@ -620,15 +620,15 @@ def test_the_batteries_have_not_shrunk() -> None:
         ("A=1 ls", "assignment of `A`"),
         ("for f in a; do ls; done", "`for`"),
         ("f() { ls; }", "function"),
-        ("ls > $X", "only the shell knows"),
-        ("ls {fd}> x", "named descriptor"),
+        ("ls > $X", "only known at run time"),
+        ("ls {fd}> x", "named file descriptor"),
         ("eval ls", "`eval`"),
         ("trap x EXIT", "`trap`"),
         ("alias a=b", "`alias`"),
         ("setsid ls", "`setsid`"),
         ("bash --rcfile f -c ls", "`bash`"),
         ("ls &", "background"),
-        ("ls 'x", "quote without its end"),
+        ("ls 'x", "quotation mark without its closing one"),
     ],
 )
 def test_the_construct_that_is_not_understood_is_named(line: str, construct: str) -> None:

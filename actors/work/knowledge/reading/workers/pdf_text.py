@@ -28,17 +28,17 @@ def main() -> int:
     try:
         reader = PdfReader(io.BytesIO(sys.stdin.buffer.read()))
         if reader.is_encrypted and not reader.decrypt(""):
-            sys.stdout.write("it is encrypted")
+            sys.stdout.write("the file is encrypted")
             return 4
         title = ""
         with contextlib.suppress(Exception):  # metadata is often broken in files whose pages are not
             title = str((reader.metadata and reader.metadata.title) or "")
         pages = [page.extract_text() for page in reader.pages]
     except RecursionError:
-        sys.stdout.write("it is nested too deeply")
+        sys.stdout.write("the file is nested too deeply")
         return 4
     except MemoryError:
-        sys.stdout.write("it needs more memory than it is given")
+        sys.stdout.write("reading the file needs more memory than is allowed")
         return 4
     except Exception as error:  # noqa: BLE001 - an untrusted file may raise anything in pypdf
         sys.stdout.write(f"{type(error).__name__}: {error}"[:500])

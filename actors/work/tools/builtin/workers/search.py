@@ -79,7 +79,9 @@ class Glob:
     def __init__(self, pattern: str) -> None:
         self.by_name = "/" not in pattern
         if pattern.startswith("/") or ".." in pattern.split("/"):
-            raise Mistake(f"the pattern '{pattern}' leads out of the directory; name the directory in `path`")
+            raise Mistake(
+                f"the pattern '{pattern}' matches paths outside of the directory; name the directory in `path`"
+            )
         self._rows = [_segments(one) for one in _alternatives(pattern.removeprefix("./"))]
 
     def matches(self, path: str) -> bool:
@@ -253,7 +255,7 @@ def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
     try:
         expression = re.compile(task["pattern"])
     except (re.error, RecursionError, OverflowError) as error:
-        raise Mistake(f"the pattern is no regular expression: {error}") from None
+        raise Mistake(f"the pattern is not a valid regular expression: {error}") from None
     include = Glob(task["include"]) if task["include"] else None
     hits = found["hits"]
     start = descend(task["root"], task["parts"])

@@ -85,11 +85,11 @@ def main() -> int:
                 run(connection, statement, task["rows"])
                 done += 1
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-        why = "it would open another file, which is not allowed" if "authoriz" in str(error) else error
+        why = "opening another database file is not allowed" if "authoriz" in str(error) else error
         say(f"statement {done + 1} failed: {why}{'; the statements before it were executed' if done else ''}")
         return 1
     if not done:
-        say("there is no statement in this code")
+        say("the code has no SQL statement")
         return 1
     return 0
 

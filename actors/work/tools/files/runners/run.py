@@ -241,7 +241,7 @@ def ask(**fields: str) -> str:
         status = _word()
         values = [_word() for _ in range(int(_word()))]
     except (OSError, ValueError) as error:
-        raise Unanswered("the question could not be asked: the way to Callboard is closed") from error
+        raise Unanswered("the question could not be asked: the connection to Callboard is closed") from error
     if status != "ok":
         raise Unanswered(values[0])
     return values[0]

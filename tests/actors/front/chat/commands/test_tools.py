@@ -53,7 +53,7 @@ async def test_tools_that_visible_tools_leaves_out_are_not_there(chat: Chat, per
     await execute_line(chat, ".set enabled_tools fs_cat", person)
     await execute_line(chat, ".tools", person)
     shown = person.told[-1].text
-    assert shown == "tools       fs_cat\nalso there  fs_ls; `.set enabled_tools NAME,NAME` has the model use them"
+    assert shown == "tools       fs_cat\nalso there  fs_ls; let the model use them with `.set enabled_tools NAME,NAME`"
 
 
 async def test_servers_are_shown_and_started_anew(chat: Chat, person: Scripted) -> None:
@@ -115,8 +115,8 @@ async def test_what_may_be_done_without_asking_is_shown(
         "sandbox": "read-only",
         "config.yaml: fs_write": "allow",
         "config.yaml: execute_command": "allow git status*, ls*; deny rm *",
-        "allowed for good here: execute_command": "may reach example.com",
-        "all others": "tools that write, run or send something ask; all else goes ahead",
+        "permanently allowed in this directory: execute_command": "may reach example.com",
+        "all others": "tools that write, execute or send need approval; other tools run without asking",
     }
 
 

@@ -55,7 +55,7 @@ BROKEN = {
     "a later format": (
         "meta.json",
         _meta(lambda meta: meta.update(format=FORMAT + 1, settings=None)),
-        f"it has format {FORMAT + 1}, and this version of callboard reads {FORMAT}",
+        f"its format is {FORMAT + 1}, and this version of Callboard reads format {FORMAT}",
     ),
     "vectors cut": ("vectors.npy", _cut, r"vectors\.npy should have \d+ bytes, and has \d+"),
     "catalogue gone": ("catalogue.sqlite", Path.unlink, r"catalogue\.sqlite should have \d+ bytes, and is missing"),
@@ -69,8 +69,8 @@ BROKEN = {
         lambda path: path.write_bytes(b"{" * path.stat().st_size),
         "Data corrupted",
     ),
-    "other counts": ("meta.json", _meta(lambda meta: meta.update(chunks=7)), r"are of \(2, 2\) chunks, not of 7"),
-    "generation gone": ("", lambda path: path.rename(path.with_name("lost")), "names a generation that is not there"),
+    "other counts": ("meta.json", _meta(lambda meta: meta.update(chunks=7)), r"have \(2, 2\) chunks instead of 7"),
+    "generation gone": ("", lambda path: path.rename(path.with_name("lost")), "names a build that does not exist"),
     "current garbled": (
         "../current",
         lambda path: path.write_text("gen-x\n"),
@@ -128,9 +128,9 @@ async def test_another_model_language_or_dimension_is_refused(library: Library) 
     library.holds(a="one")
     await library.build()
     for embedder, settings, told in (
-        (Hashing("newer"), None, "built with model 'hash', and is to be built with 'newer'"),
-        (Hashing(), BaseSettings(language="de"), "built with language 'en', and is to be built with 'de'"),
-        (Hashing(size=32), None, "built with dimension 64, and is to be built with 32"),
+        (Hashing("newer"), None, "built with model 'hash', which differs from 'newer' now"),
+        (Hashing(), BaseSettings(language="de"), "built with language 'en', which differs from 'de' now"),
+        (Hashing(size=32), None, "built with dimension 64, which differs from 32 now"),
     ):
         with pytest.raises(KnowledgeError, match=f"{told}; .*run: callboard kb rebuild"):
             await library.build(embedder=embedder, settings=settings)

@@ -51,8 +51,8 @@ async def test_all_pages_are_read_whatever_the_file_is_called(reader: Reader) ->
     [
         (made(""), says("work.knowledge.reading.read.worker_error.4", pages="1 page")),
         (made("secret", password="x"), says("work.knowledge.reading.workers.pdf_text.main")),
-        (made("cut off")[:200], "this PDF can't be read"),
-        (b"%PDF-1.7 and nothing more", "this PDF can't be read"),
+        (made("cut off")[:200], "the PDF file can't be read"),
+        (b"%PDF-1.7 and nothing more", "the PDF file can't be read"),
     ],
 )
 async def test_what_can_t_be_read_is_told(reader: Reader, data: bytes, why: str) -> None:

@@ -192,7 +192,7 @@ async def test_an_agent_is_told_of_the_settings(knowing: Stage) -> None:
     (home / "notes").mkdir()
     forget_weights()
     outcome = await knowing.run("flour", "clerk")
-    assert outcome.error.message.startswith("nothing is built for the knowledge of 'clerk'")
+    assert outcome.error.message.startswith("no knowledge base is built for the knowledge of 'clerk'")
     assert has_message(outcome.error.message, "work.knowledge.run_knowledge._unspecified.2")
 
 

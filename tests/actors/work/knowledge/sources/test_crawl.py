@@ -60,7 +60,7 @@ async def test_robots_txt_is_obeyed(bench: Bench, site: Site) -> None:
 async def test_a_broken_robots_txt_allows_nothing(bench: Bench, site: Site) -> None:
     site.pages |= {"/robots.txt": (500, {}, b""), "/": page(text="x")}
     assert await bench.names(f"{site.url}/**") == []
-    assert bench.problems == {f"{site.url}/": "its host's robots.txt can't be read: the server answered 500 Said"}
+    assert bench.problems == {f"{site.url}/": "the robots.txt of its host can't be read: the server answered 500 Said"}
 
 
 async def test_an_endless_site_ends_at_the_cap_and_says_so(bench: Bench, site: Site) -> None:

@@ -170,7 +170,7 @@ async def test_a_file_that_changes_after_it_was_found_is_read_as_it_is(bench: Be
     assert (
         getattr(digest, "reason", "")
         == getattr(document, "reason", "")
-        == "it can't be read: No such file or directory"
+        == "the file can't be read: No such file or directory"
     )
 
 
@@ -184,9 +184,9 @@ async def test_links_into_circles_end(bench: Bench) -> None:
     (bench.base / "a/gone").symlink_to("nowhere")
     assert await bench.names("a") == ["a/b/two.md", "a/one.md"]
     assert bench.problems == {
-        "a/b/up": "it is a link to a directory that contains it",
-        "a/self": "it is a link into a circle",
-        "a/gone": "it is a link that leads nowhere",
+        "a/b/up": "the path is a symbolic link to a directory that contains it",
+        "a/self": "the symbolic link leads back to itself",
+        "a/gone": "the target of the symbolic link does not exist",
     }
     assert await bench.names("a/**/*.md") == ["a/one.md", "a/b/two.md"]
 
@@ -229,7 +229,7 @@ async def test_two_gigabytes_of_text_are_refused_without_being_read(bench: Bench
     with (bench.base / "huge.txt").open("wb") as file:
         file.truncate(2 << 30)
     assert await bench.names(".") == []
-    assert bench.problems == {"huge.txt": "it is too large: 2048 MB, and at most 50 MB are read of one source"}
+    assert bench.problems == {"huge.txt": "the source is too large: 2048 MB, and at most 50 MB are read of one source"}
 
 
 async def test_a_file_that_grows_without_end_is_given_up(bench: Bench) -> None:
@@ -269,7 +269,9 @@ async def test_more_files_than_are_wanted_are_cut_off_and_told(bench: Bench) -> 
     bench.settings["files"] = 3
     tree(bench, *(f"{number}.md" for number in range(5)))
     assert await bench.names(".") == ["0.md", "1.md", "2.md"]
-    assert list(bench.problems.values()) == ["it names more than 3 files; the others are left out"]
+    assert list(bench.problems.values()) == [
+        "the path stands for more than 3 files, which is the limit; the rest is left out"
+    ]
 
 
 async def test_what_is_deeper_than_a_path_can_be_long_is_told(bench: Bench) -> None:

@@ -66,13 +66,13 @@ async def test_what_has_not_changed_is_known_by_its_checksum_and_not_got(bench: 
 async def test_what_can_not_be_listed_is_told(bench: Bench, hub: Site) -> None:
     spec = f"{hub.url}/o/r/tree/main/**"
     assert await bench.names(spec) == []
-    assert bench.problems == {spec: "GitHub does not list its files: the server answered 404 Said"}
+    assert bench.problems == {spec: "the list of files can't be read from GitHub: the server answered 404 Said"}
     hub.pages[TREE] = text("no JSON")
     await bench.names(spec)
     assert has_message(bench.problems[spec], "work.knowledge.sources.web._listing")
     hub.pages[TREE] = listed("a.py")
     await bench.names(spec)
-    assert bench.problems[spec].startswith("there is no documentation")
+    assert bench.problems[spec].startswith("the repository has no documentation")
 
 
 async def test_a_list_without_end_is_cut_off_and_told(bench: Bench, hub: Site) -> None:

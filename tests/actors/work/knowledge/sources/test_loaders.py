@@ -116,7 +116,7 @@ async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> Non
     bench.settings["loaders"] = {"x": loader, "y": "echo {{MISSING}} $1"}
     assert await bench.read("x:0", "x:2", "y:3") == {"0": "18\n"}
     assert bench.problems == {
-        "2": "its loader 'x': it ended with status 2: [redacted]",
+        "2": "its loader 'x': the command exited with status 2: [redacted]",
         "3": "its loader 'y' refers to {{MISSING}}, which is not in the vault or the environment: "
         "callboard vault add MISSING",
     }
@@ -125,14 +125,14 @@ async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> Non
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("sh -c 'echo broken >&2; exit 3; $1'", "its loader 'x': it ended with status 3: broken"),
-        ("false $1", "ended with status 1: it wrote nothing to stderr"),
-        ("sh -c 'kill -9 $$; $1'", "died of signal 9"),
+        ("sh -c 'echo broken >&2; exit 3; $1'", "its loader 'x': the command exited with status 3: broken"),
+        ("false $1", "exited with status 1: no message on stderr"),
+        ("sh -c 'kill -9 $$; $1'", "was killed by signal 9"),
         ("no-such-program $1", "its loader 'x': "),
-        ("echo nothing", "does not say where its input goes; write $1"),
+        ("echo nothing", "has no place for the input; write $1"),
         ("echo 'open $1", "is no command: No closing quotation"),
         ("true $1 $2", "left no output file"),
-        ("yes $1", "it prints more than"),
+        ("yes $1", "the command printed more than"),
         ("sh -c 'yes | head -c 2000 > \"$2\"; : $1'", "left there is more text in it"),
         ("head -c 100 /dev/zero $1", fragment("work.knowledge.reading.read._read.2", what="binary data")),
     ],
@@ -154,7 +154,7 @@ async def test_a_loader_that_does_not_end_is_ended(bench: Bench) -> None:
 
 async def test_a_loader_that_nobody_knows_is_a_path(bench: Bench) -> None:
     assert await bench.names("pdf:a.pdf") == []
-    assert bench.problems == {"pdf:a.pdf": "it does not exist"}
+    assert bench.problems == {"pdf:a.pdf": "the path does not exist"}
 
 
 async def test_a_list_that_is_no_json_is_a_text(bench: Bench) -> None:

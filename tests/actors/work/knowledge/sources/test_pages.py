@@ -75,7 +75,7 @@ async def test_a_page_that_unpacks_to_too_much_is_refused(bench: Bench, site: Si
     bench.settings["page_bytes"] = 1_000_000
     site.pages["/"] = (200, {**TEXT, "Content-Encoding": "gzip"}, gzip.compress(b" " * 20_000_000))
     assert await bench.read(f"{site.url}/") == {}
-    assert bench.problems == {f"{site.url}/": "it is too large: at most 1.0 MB are read of one page"}
+    assert bench.problems == {f"{site.url}/": "the page is too large: at most 1.0 MB are read of one page"}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ async def test_a_page_that_unpacks_to_too_much_is_refused(bench: Bench, site: Si
             (200, {"Content-Type": "text/plain"}, b"\x89PNG\0\0"),
             fragment("work.knowledge.reading.read._read.2", what="a PNG image"),
         ),
-        ((200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"no gzip"), "is of no use: Error -3"),
-        ((302, {"Location": "file:///etc/passwd"}, b""), "which is not http or https"),
+        ((200, {"Content-Type": "text/plain", "Content-Encoding": "gzip"}, b"no gzip"), "can't be used: Error -3"),
+        ((302, {"Location": "file:///etc/passwd"}, b""), "is not an http or https URL"),
         ((302, {"Location": "http://h:port/"}, b""), "Invalid URL in location header"),
         ((302, {"Location": "/x"}, b""), "more than 10 redirects"),
         (
@@ -119,7 +119,7 @@ async def test_a_server_that_is_not_there_is_one_clear_sentence(bench: Bench) ->
         sock.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{sock.getsockname()[1]}/"
         await bench.read(url)
-    assert bench.problems == {url: "127.0.0.1 is not reachable: Connection refused"}
+    assert bench.problems == {url: "127.0.0.1 can't be reached: Connection refused"}
 
 
 async def test_a_server_that_says_nothing_is_given_up(bench: Bench, site: Site) -> None:

@@ -73,7 +73,7 @@ async def test_what_can_t_be_got_is_told_with_its_reason() -> None:
     with pytest.raises(Unusable) as caught:
         await discover(URL, web)
     text = str(caught.value)
-    assert text.startswith("https://auth.example/tenant publishes no metadata of an authorization server: ")
+    assert text.startswith("https://auth.example/tenant publishes no authorization server metadata: ")
     assert "tenant: it is down" in text
     assert "Expected `str`, got `int`" in text
     assert "HTTP 404" in text

@@ -108,7 +108,7 @@ async def test_dead_server_mid_call(play: Any, era: str) -> None:
                 nursery.start_soon(call)
             await until(lambda: client.pending == 5)
             with pytest.raises(
-                McpLost, match=r"'play' ended with status 3 during tools/call 'die' \(.*stderr: goodbye"
+                McpLost, match=r"'play' exited with status 3 during tools/call 'die' \(.*stderr: goodbye"
             ):
                 await client.call_tool("die", {"words": "goodbye"})
         known = r"during tools/call 'slow' \(sent \d+\.\d s before, with 5 other calls under way\); .*stderr: goodbye"
@@ -157,7 +157,7 @@ async def test_a_server_that_closes_its_stdout_only_is_ended(play: Any, monkeypa
     monkeypatch.setattr(stdio, "DIES_WITHIN", 0.05)
     async with play.connected() as client:
         pid = client.pid
-        with pytest.raises(McpLost, match="'play' closed its output during tools/call 'closes'"):
+        with pytest.raises(McpLost, match="'play' closed its stdout during tools/call 'closes'"):
             await client.call_tool("closes", {})
         with trio.fail_after(60):
             await play.owner.ref.wait()

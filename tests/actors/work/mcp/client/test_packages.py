@@ -182,7 +182,7 @@ async def test_no_server_changes_what_it_or_another_starts(
     assert (home / "current").read_bytes() == current
     assert not any(each.exists() for each in (path.parent / "made", home / "made", shop.packages / "made"))
     if backend == "bubblewrap":
-        assert "does not let it write in its package" in said[0]
+        assert "does not let it write into its package" in said[0]
     (said_,) = await shop.call(("one__write", {"path": str(shop.repository.root / "made")}))
     assert said_ == "written"
 

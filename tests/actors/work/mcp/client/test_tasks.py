@@ -131,7 +131,7 @@ async def test_the_time_of_a_call_is_not_that_of_its_task(repository: Repository
     ("how", "told"),
     [
         ({"fail": True}, "reported a failed task: out of paper"),
-        ({"stop": True}, "has cancelled a task: by the operator"),
+        ({"stop": True}, "cancelled a task: by the operator"),
         ({"forget": True}, "Task not found"),
         ({"odd": True}, "sent an invalid task status"),
     ],

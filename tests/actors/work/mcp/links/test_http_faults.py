@@ -212,7 +212,7 @@ async def test_a_stream_that_can_t_be_taken_up_is_lost(nursery: trio.Nursery, qu
     server = await fake_mcp(nursery, Legacy(answer, listens=True))
     async with linked(server) as (link, _):
         await shake_hands(link)
-        with pytest.raises(McpLost, match="resuming its answer failed as well") as caught:
+        with pytest.raises(McpLost, match="resuming the response failed as well") as caught:
             await link.request(asks())
         assert caught.value.exit_code == 6
         assert server.methods().count("GET") <= 2 + http.STREAM_TRIES

@@ -148,7 +148,11 @@ async def test_a_call_asks_the_model_so_often_and_no_more(house: House, monkeypa
     """The time of the call stands still meanwhile, so nothing else would end it."""
     monkeypatch.setattr(module, "MOST_SAMPLES", 2)
     host = CallHost(view_of().talk, SERVER, Clock(10))
-    for text in ("sampling is off", "sampling is off", says("work.mcp.tools.view.CallHost.sample", MOST_SAMPLES=2)):
+    for text in (
+        "sampling is turned off",
+        "sampling is turned off",
+        says("work.mcp.tools.view.CallHost.sample", MOST_SAMPLES=2),
+    ):
         with pytest.raises(McpError, match=text):
             await host.sample(house.root.actor, "s", {})
 
@@ -225,7 +229,7 @@ async def test_names_that_no_list_should_show_are_left_out_and_that_is_told(
         (started,) = house.of("mcp.started")
         assert (len(started.version), started.tools) == (256, 2)
         warnings = [data.message for data in house.of("run.warning") if data.code == "mcp_names"]
-        assert warnings == ["5 tools of MCP server 'web' are left out: their names are invalid"]
+        assert warnings == ["5 tools of MCP server 'web' are ignored: their names are not valid"]
 
 
 async def test_two_servers_whose_names_look_alike_keep_their_three_tools_apart(house: House) -> None:

@@ -228,17 +228,20 @@ async def test_a_program_prints_keys_and_is_started_again_before_they_end(files:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("import sys\nprint('no session', file=sys.stderr)\nsys.exit(3)", "it ended with status 3: no session"),
-        ("print('hello')", "prints no keys"),
+        (
+            "import sys\nprint('no session', file=sys.stderr)\nsys.exit(3)",
+            "the command exited with status 3: no session",
+        ),
+        ("print('hello')", "did not print AWS keys as JSON"),
         (printing(Version=2), "prints version 2, not 1"),
-        (printing(Expiration="2020-01-15T09:00:00Z"), "prints keys that have expired"),
-        ("print('{\"Version\": 1}')", "prints no keys"),
+        (printing(Expiration="2020-01-15T09:00:00Z"), "printed keys that have expired"),
+        ("print('{\"Version\": 1}')", "did not print AWS keys as JSON"),
     ],
 )
 async def test_a_program_that_prints_no_keys_is_told(files: Files, tmp_path: Path, code: str, words: str) -> None:
     environ = files(program(tmp_path, code))
     async with Root() as root:
-        with pytest.raises(CredentialsError, match=f"`credential_process` of profile 'x' of AWS.*{words}"):
+        with pytest.raises(CredentialsError, match=f"`credential_process` of AWS profile 'x'.*{words}"):
             await of("x", environ, root).renew()
 
 

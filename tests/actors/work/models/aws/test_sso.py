@@ -220,7 +220,7 @@ async def test_without_a_sign_in_that_is_good_the_error_says_what_to_do(
     ],
 )
 async def test_a_profile_that_is_not_whole_is_an_error_with_its_key(config: str, key: str, home: Home) -> None:
-    with pytest.raises(ConfigError, match=f"profile 'work' of AWS has no `{key}`: set it in .sso-session my-company."):
+    with pytest.raises(ConfigError, match=f"AWS profile 'work' has no `{key}`: set it in .sso-session my-company."):
         await of(home(config, **GOOD)).renew()
 
 

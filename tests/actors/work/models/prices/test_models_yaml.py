@@ -113,7 +113,7 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
     [
         (b"", "it holds nothing; expected is a list of `provider:`"),
         (b"just words\n", says("work.models.prices.update._models.3")),
-        (b"clients:\n  - a\n", "is not a models file: it holds a mapping"),
+        (b"clients:\n  - a\n", "is not a models file: it contains a mapping"),
         (b"- openai\n", r"line 1: \[0\] is"),
         (b"- provider: openai\n", r"line 1: \[0\] has no `provider`, or no list of `models`"),
         (b"- models: []\n", says("work.models.prices.update._models.5", number=0)),

@@ -99,7 +99,7 @@ async def test_setting_the_date_changes_nothing_for_a_token(
 @pytest.mark.parametrize(
     ("reply", "error", "words"),
     [
-        (refused(400, "invalid_grant", "Invalid JWT Signature."), CredentialsError, f"the key was deleted, or {EMAIL}"),
+        (refused(400, "invalid_grant", "Invalid JWT Signature."), CredentialsError, f"the key, or {EMAIL}"),
         (
             refused(400, "invalid_grant", "Invalid grant: account not found"),
             CredentialsError,
@@ -309,10 +309,13 @@ def test_every_kind_of_file_that_gcloud_writes_is_read(info: dict[str, Any], tmp
             '{"type": "gdch_service_account"}',
             says("work.models.vertex.login._what_it_is.2", info="gdch_service_account", _KINDS="service_account…"),
         ),
-        ('{"type": "service_account", "private_key": "no key"}', "holds no credentials of type 'service_account'"),
+        (
+            '{"type": "service_account", "private_key": "no key"}',
+            "contains no valid credentials of type 'service_account'",
+        ),
         (
             '{"type": "service_account", "private_key": "x", "client_email": "a", "token_uri": "http://localhost"}',
-            "holds no credentials of type 'service_account'",
+            "contains no valid credentials of type 'service_account'",
         ),
         ('{"type": "authorized_user"}', says("work.models.vertex.login.read_login.5", kind="authorized_user")),
     ],

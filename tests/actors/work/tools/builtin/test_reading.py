@@ -32,7 +32,7 @@ async def test_an_empty_file_is_said_to_be_empty(call: Bench) -> None:
 async def test_read_numbers_the_lines_from_offset_for_limit_lines(call: Bench) -> None:
     call.file("x", TEN)
     text = await call("fs_read", path="x", offset=5, limit=2)
-    assert text == "     5\tline 5\n     6\tline 6\n[lines 5-6; the file goes on: offset 7]"
+    assert text == "     5\tline 5\n     6\tline 6\n[lines 5-6; to read on, use offset 7]"
 
 
 async def test_the_last_lines_come_without_a_note(call: Bench) -> None:
@@ -43,7 +43,7 @@ async def test_the_last_lines_come_without_a_note(call: Bench) -> None:
 
 async def test_cat_takes_offset_and_limit_too(call: Bench) -> None:
     call.file("x", TEN)
-    assert await call("fs_cat", path="x", offset=3, limit=1) == "line 3\n[lines 3-3; the file goes on: offset 4]"
+    assert await call("fs_cat", path="x", offset=3, limit=1) == "line 3\n[lines 3-3; to read on, use offset 4]"
 
 
 async def test_numbers_may_be_written_as_floats(call: Bench) -> None:

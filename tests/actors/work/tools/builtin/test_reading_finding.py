@@ -52,7 +52,7 @@ async def test_glob_puts_the_last_changed_first_and_keeps_those_when_cut(
     monkeypatch.setattr(reading, "MOST_NAMES", 2)
     for age, name in enumerate(["new", "middle", "old"]):
         os.utime(call.file(name), (1000 - age, 1000 - age))
-    assert await call("fs_glob", pattern="*") == "new\nmiddle\n[cut: 1 more, all older]"
+    assert await call("fs_glob", pattern="*") == "new\nmiddle\n[cut: 1 more files match, all of them older]"
 
 
 async def test_what_is_skipped_is_searched_if_it_is_named(tree: Bench) -> None:

@@ -54,7 +54,7 @@ async def test_one_edit_that_does_not_apply_changes_nothing(call: Bench) -> None
         ([edit("x", "x")], "changes nothing"),
         ([edit("", "x")], "fs_write creates files"),
         ([edit("     1\tone", "1")], "line numbers"),
-        ([edit("one\n two", "1")], r"Compare blanks and the lines around it(.|\n)*\n +2\ttwo"),
+        ([edit("one\n two", "1")], r"Compare the white space and the lines around it(.|\n)*\n +2\ttwo"),
         ([edit("four", "4")], "Read the file again"),
     ],
 )

@@ -290,11 +290,11 @@ async def test_a_service_that_is_down_is_told_as_not_reachable(
     call: Bench, nowhere: str, site: Site, tool: str, variable: str, who: str, argument: str
 ) -> None:
     call.environ[variable] = nowhere
-    with pytest.raises(ToolFailed, match=f"^{who} is not reachable: Connection refused$"):
+    with pytest.raises(ToolFailed, match=f"^{who} can't be reached: Connection refused$"):
         await call(tool, **{argument: "x"})
     call.environ[variable] = site.url
     site.page("overloaded", "text/plain", 503)
-    with pytest.raises(ToolFailed, match=f"^{who} is not reachable: .* answered 503"):
+    with pytest.raises(ToolFailed, match=f"^{who} can't be reached: .* answered 503"):
         await call(tool, **{argument: "x"})
 
 

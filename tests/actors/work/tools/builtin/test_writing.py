@@ -123,7 +123,7 @@ async def test_patch_changes_a_file_and_keeps_its_mode(call: Bench) -> None:
 async def test_patch_says_where_a_moved_hunk_stood(call: Bench) -> None:
     call.file("x", "0\n0\na\nb\n")
     said = await call("fs_patch", path="x", contents="@@ -1,2 +1,2 @@\n a\n-b\n+B\n")
-    assert said == "patched x: 1 hunk, +1 -1 lines; hunk 1 stood at line 3"
+    assert said == "patched x: 1 hunk, +1 -1 lines; hunk 1 was applied at line 3"
 
 
 async def test_a_patch_that_does_not_fit_changes_nothing(call: Bench) -> None:

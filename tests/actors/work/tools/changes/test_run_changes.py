@@ -48,7 +48,7 @@ async def test_a_directory_that_others_use_by_now_stays(stage: Stage) -> None:
     (stage.project / "a" / "mine").write_text("mine")
     report = await stage.restore(A)
     assert stage.back(report) == {"a/b": "removed"}
-    assert stage.left(report) == {"a": "other files are in it now"}
+    assert stage.left(report) == {"a": "the directory contains other files now"}
     assert (stage.project / "a" / "mine").read_text() == "mine"
 
 
@@ -83,7 +83,7 @@ async def test_a_patch_is_taken_back_and_nothing_that_another_has_done_since(sta
     (stage.project / "y").write_text("one\n2\nthree\n")
     report = await stage.restore(A)
     assert stage.back(report) == {"x": "content"}
-    assert stage.left(report) == {"y": "it was changed since by another program"}
+    assert stage.left(report) == {"y": "another program has changed it since"}
     assert (stage.project / "y").read_text() == "one\n2\nthree\n"
     (changed,) = [each for each in stage.changed(A) if each.path.endswith("y")]
     assert "+three" in changed.diff
@@ -107,7 +107,7 @@ async def test_a_later_run_keeps_what_it_has_made_of_a_file(stage: Stage) -> Non
     file.write_text("0")
     await stage(A, "fs_write", path="x", contents="1")
     await stage(B, "fs_write", path="x", contents="2")
-    assert stage.left(await stage.restore(A)) == {"x": f"it was changed later by {B}"}
+    assert stage.left(await stage.restore(A)) == {"x": f"{B} has changed it since"}
     assert file.read_text() == "2"
     assert stage.back(await stage.restore(B, A)) == {"x": "content"}
     assert file.read_text() == "0"

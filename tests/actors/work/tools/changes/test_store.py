@@ -155,7 +155,7 @@ async def test_a_disk_that_takes_nothing_does_not_keep_a_file_from_being_written
         await stage(A, "fs_write", path="x", contents="1")
     assert (stage.project / "x").read_text() == "1"
     (changed,) = stage.changed(A)
-    assert changed.note == "its earlier content is not stored: it could not be stored: No space left on device"
+    assert changed.note == "its earlier content is not stored: the content could not be stored: No space left on device"
     assert "No space left" in stage.left(await stage.restore(A))["x"]
     assert (stage.project / "x").read_text() == "1"
 
@@ -168,7 +168,7 @@ async def test_a_state_directory_that_can_not_be_made_does_not_either(
     await stage(A, "fs_rm", path="x")
     assert not (stage.project / "x").exists()
     assert (await stage.restore(A)).restored == []
-    assert f"file changes of {A} are not stored" in caplog.text
+    assert f"file changes of {A} are not recorded" in caplog.text
 
 
 async def test_another_process_that_holds_the_lock_does_not_either(

@@ -178,10 +178,10 @@ def test_main_may_have_its_description_from_a_command(reads: Reads) -> None:
         ("@flag", "@flag: no name", 8),
         ("@arg !", "@arg: no name", 8),
         ("@option --a%b", "@option: can't read '%b'", 14),
-        ("@option --a[x|y", "@option: the list of choices has no end", 14),
-        ("@option --a[x||y]", "@option: a choice is empty or stands there twice", 20),
-        ("@option --a[x|x]", "@option: a choice is empty or stands there twice", 19),
-        ("@option --a[]", "@option: a choice is empty or stands there twice", 16),
+        ("@option --a[x|y", "@option: the list of choices is not closed", 14),
+        ("@option --a[x||y]", "@option: a choice is empty or occurs twice", 20),
+        ("@option --a[x|x]", "@option: a choice is empty or occurs twice", 19),
+        ("@option --a[]", "@option: a choice is empty or occurs twice", 16),
         ("@option --a=x[y]z w", "", 0),
         ("@flag --a=x", "@flag: a flag has no value", 14),
         ("@flag --a! A", "@flag: a flag has no value", 13),
@@ -224,7 +224,7 @@ def test_all_problems_come_at_once_and_the_other_tools_remain(reads: Reads) -> N
         (2, "Tool definition missing or empty description: empty"),
         (7, "@option: no name"),
         (8, "@option: no name"),
-        (10, "two arguments of 'twice' are called 'a_b'"),
+        (10, "'twice' has two arguments with the name 'a_b'"),
         (14, "no function follows this @cmd"),
     ]
     assert has_message(read.problems[0].hint, "protocol.problems.suggestion", name="option")

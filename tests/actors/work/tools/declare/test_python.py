@@ -144,14 +144,22 @@ def test_an_enum_takes_its_values_also_by_alias(reads: Reads) -> None:
     [
         ("def run(p: 3):\n    'D'", "3 is no type", (1, 12)),
         ("def run(p: 'a b'):\n    'D'", "'a b' is no type", (1, 12)),
-        ("def run(p: f()):\n    'D'", "this is no type", (1, 12)),
+        ("def run(p: f()):\n    'D'", "this is not a type", (1, 12)),
         ("def run(p: list['x y']):\n    'D'", "'x y' is no type", (1, 17)),
-        ("def run(p: Literal[x]):\n    'D'", "Literal takes texts, whole numbers, booleans and None", (1, 20)),
-        ("def run(p: Literal[1.5]):\n    'D'", "Literal takes texts, whole numbers, booleans and None", (1, 20)),
-        ("class C:\n    x: int\ndef run(p: C):\n    'D'", "the class 'C' can't be filled from JSON", (1, 1)),
+        (
+            "def run(p: Literal[x]):\n    'D'",
+            "Literal may only contain strings, whole numbers, booleans and None",
+            (1, 20),
+        ),
+        (
+            "def run(p: Literal[1.5]):\n    'D'",
+            "Literal may only contain strings, whole numbers, booleans and None",
+            (1, 20),
+        ),
+        ("class C:\n    x: int\ndef run(p: C):\n    'D'", "the class 'C' can't be created from JSON", (1, 1)),
         (
             "class E(Enum):\n    A = f()\ndef run(p: E):\n    'D'",
-            "the value of 'A' in the enum 'E' can't be known without running it",
+            "the value of 'A' in the enum 'E' can't be determined without running the file",
             (1, 1),
         ),
         ("@dataclass\nclass N:\n    n: 'N'\ndef run(p: N):\n    'D'", "the type 'N' contains itself", (3, 8)),

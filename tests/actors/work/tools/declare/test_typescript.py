@@ -87,8 +87,8 @@ def test_required_undoes_question_marks(reads: Reads) -> None:
         ("a: typeof x", "the type 'typeof x' is not supported", 24),
         ("a: () => void", "the type '() => void' is not supported", 24),
         ("a: [string, ...number[]]", "'...number[]' in a tuple is not supported", 33),
-        ("a: { f(): void }", "'f(): void' can't be filled from JSON", 26),
-        ("a: string & number", "'string' is no object type, so it can't be joined with &", 24),
+        ("a: { f(): void }", "'f(): void' can't be created from JSON", 26),
+        ("a: string & number", "'string' is not an object type, so it can't be combined with &", 24),
         ("a: bigint", "the type 'bigint' is not defined in this file", 24),
         ("a: " + "(" * 60 + "string" + ")" * 60, "the type is nested too deeply", 64),
     ],
@@ -104,8 +104,8 @@ def test_what_is_not_supported_says_where(reads: Reads, parameters: str, message
         ("interface A { a?: A }", fragment("work.tools.declare.schemas.TypeReader.written_out.2", name="A")),
         ("type A = B[]; type B = { a: A };", fragment("work.tools.declare.schemas.TypeReader.written_out.2", name="A")),
         ("interface A extends A { x: 1 }", fragment("work.tools.declare.schemas.TypeReader.written_out.2", name="A")),
-        ("interface A<T> { a: T }", "the type 'A' has parameters, which is not supported"),
-        ("enum A { X = f() }", "the members of the enum 'A' can't be known without running it"),
+        ("interface A<T> { a: T }", "the type 'A' has type parameters, which are not supported"),
+        ("enum A { X = f() }", "the members of the enum 'A' can't be determined without running the file"),
     ],
 )
 def test_types_of_the_file_that_cant_be_written_out(reads: Reads, text: str, message: str) -> None:

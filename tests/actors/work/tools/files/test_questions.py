@@ -160,15 +160,15 @@ async def test_an_answerer_that_never_fits_is_given_up(bench: Bench) -> None:
     said = await bench.bash(
         'main() { _callboard_ask kind=choice option=a 2>> "$LLM_OUTPUT" || echo "gave up" >> "$LLM_OUTPUT"; }'
     )
-    assert said == {"output": "no usable answer: 'no such thing' is not among the options\ngave up\n"}
+    assert said == {"output": "the answer can't be used: 'no such thing' is not among the options\ngave up\n"}
     assert len(bench.questions) == 5
 
 
 async def test_what_is_no_question_is_refused(bench: Bench) -> None:
     for words, complaint in (
-        (r"rubbish\0", "begins with the number"),
-        (r"00000000199999999999\0", "begins with the number"),
-        (r"0\0", "begins with the number"),
+        (r"rubbish\0", "must begin with the number"),
+        (r"00000000199999999999\0", "must begin with the number"),
+        (r"0\0", "must begin with the number"),
         (r"1\0kind\0", "name=value"),
         (r"1\0kind=party\0", "one of choice, text"),
         (r"1\0kind=choice\0", "needs options"),

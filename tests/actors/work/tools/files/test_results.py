@@ -49,7 +49,7 @@ async def test_what_it_prints_on_both_streams_is_heard_line_by_line(bench: Bench
 async def test_a_long_result_is_cut_and_says_so(bench: Bench) -> None:
     file = bench.write("tools.sh", 'main() { printf "€%.0s" {1..100} >> "$LLM_OUTPUT"; }')
     said = await bench.call(bench.declare(file), limits=CallLimits(result=100))
-    assert said["output"] == "€" * 33 + "\n[cut here: the tool wrote 300 bytes, of which these are the first 100]"
+    assert said["output"] == "€" * 33 + "\n[cut: the tool wrote 300 bytes, and these are the first 100]"
 
 
 async def test_a_tool_may_replace_or_remove_its_output(bench: Bench) -> None:
