@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from support.waiting import PATIENCE
 
-from callboard.actors.runs.setup import servers
+from callboard.actors.runs.setup import detect
 from callboard.actors.runs.setup.detect import (
     ModelServer,
     answering,
@@ -138,7 +138,7 @@ def test_one_that_drips_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None
     with speaking(dripping) as slow, speaking(saying(LM_STUDIO)) as quick:
         # All time has passed as soon as the quick one, which is waited for first, has answered.
         times = iter((0.0, 0.0))
-        monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: next(times, 1e9)))
+        monkeypatch.setattr(detect, "time", SimpleNamespace(monotonic=lambda: next(times, 1e9)))
         looking = threading.Thread(
             target=lambda: found.extend(answering([server(quick), server(slow)], within=PATIENCE))
         )
