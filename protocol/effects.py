@@ -141,7 +141,7 @@ class KeepResults(InPlace, frozen=True, kw_only=True, tag="KeepResults"):
     results: tuple[WholeResult, ...]
 
 
-class LookAround(InPlace, frozen=True, kw_only=True, tag="LookAround"):
+class CheckTools(InPlace, frozen=True, kw_only=True, tag="LookAround"):
     """Check whether the tools that a conversation may call have changed."""
 
 

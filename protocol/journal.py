@@ -1,7 +1,7 @@
 """Rows of a durable run: its stored history, from which it is recovered.
 
 Deciders are deterministic, and receive all input as messages (`messages`). Therefore the rows are those messages
-(`Told`), each with the path of its decider below the run, and few others. The others record the beginning of
+(`MessageRow`), each with the path of its decider below the run, and few others. The others record the beginning of
 the run, external effects before they are performed (`Intends`), and questions to users with their answers. `Noted` has
 values that the code of a node computed and would compute differently in a later incarnation.
 
@@ -42,23 +42,23 @@ from .messages import (
     FamilyCalled,
     GraphBegun,
     Idle,
-    Letter,
-    LookedAround,
     MapBegun,
-    NodeLeft,
+    NodeDone,
     Partial,
     PersonSays,
     Replied,
-    ResultsKept,
-    ServersAnew,
+    ResultsStored,
+    ServersRestarted,
     StateSet,
     Summarized,
+    TeamMessage,
     TimerFired,
     ToolDone,
+    ToolsChecked,
     WorkFailed,
 )
 from .requests import RunRequest
-from .workflow_messages import Fired, NodeSaid, UnitsBegun, WorkflowBegun
+from .workflow_messages import Fired, NodeCodeDone, UnitsBegun, WorkflowBegun
 
 FOLD = 1
 
@@ -80,16 +80,16 @@ Kept: TypeAlias = (
     | Fired
     | GraphBegun
     | Idle
-    | Letter
-    | LookedAround
+    | TeamMessage
+    | ToolsChecked
     | MapBegun
-    | NodeLeft
-    | NodeSaid
+    | NodeDone
+    | NodeCodeDone
     | Partial
     | PersonSays
     | Replied
-    | ResultsKept
-    | ServersAnew
+    | ResultsStored
+    | ServersRestarted
     | StateSet
     | Summarized
     | TimerFired
@@ -190,7 +190,7 @@ class Over(Row, frozen=True, tag=3):
     status: str
 
 
-class Told(Row, frozen=True, tag=4):
+class MessageRow(Row, frozen=True, tag=4):
     """Message to a decider. The first message of a decider is the request that it began with."""
 
     message: Kept
@@ -242,7 +242,7 @@ class Posted(msgspec.Struct, frozen=True, array_like=True):
     """
 
     to: str
-    letter: Letter | None
+    letter: TeamMessage | None
     problem: str | None = None
 
 
@@ -252,7 +252,7 @@ class Spoilt(Row, frozen=True, tag=9):
     why: str
 
 
-AnyRow: TypeAlias = Began | Lived | Over | Told | Intends | Asked | Answered | Noted | Spoilt
+AnyRow: TypeAlias = Began | Lived | Over | MessageRow | Intends | Asked | Answered | Noted | Spoilt
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
@@ -399,12 +399,31 @@ class RowAsJson(msgspec.Struct, frozen=True, kw_only=True):
     cut: int
 
 
+_SHOWN_AS = {
+    "CheckTools": "LookAround",
+    "MessageRow": "Told",
+    "NodeCodeDone": "NodeSaid",
+    "NodeDone": "NodeLeft",
+    "ResultsStored": "ResultsKept",
+    "ServersRestarted": "ServersAnew",
+    "TeamMessage": "Letter",
+    "ToolsChecked": "LookedAround",
+}
+"""Former names, under which `callboard runs` shows rows and messages, since scripts read its output."""
+
+
+def name_of_kind(value: object) -> str:
+    """Return the name under which a row or a message is shown to users."""
+    name = type(value).__name__
+    return _SHOWN_AS.get(name, name)
+
+
 def row_as_json(row: AnyRow) -> RowAsJson:
     """Return a row for display: structs become objects with the names of their fields, without default values."""
-    kind, name = type(row).__name__.lower(), ""
+    kind, name = name_of_kind(row).lower(), ""
     told: Any = row
-    if isinstance(row, Told):
-        name, told = type(row.message).__name__, row.message
+    if isinstance(row, MessageRow):
+        name, told = name_of_kind(row.message), row.message
     elif isinstance(row, Noted):
         name, told = row.name, decode_value(row.value, Any)
     cutting = _Cutting()

@@ -151,7 +151,7 @@ class MapEnded(Message, frozen=True, kw_only=True, tag="MapEnded"):
     unaccepted: tuple[Failure, ...] = ()
 
 
-class NodeLeft(WorkDone, frozen=True, kw_only=True, tag=10, array_like=True):
+class NodeDone(WorkDone, frozen=True, kw_only=True, tag=10, array_like=True):
     """Exit of a graph's node, after success or failure.
 
     Attributes:
@@ -314,7 +314,7 @@ class ShutdownApproved(msgspec.Struct, frozen=True, tag="shutdown_approved"):
 Payload: TypeAlias = Text | TaskCompleted | ShutdownRequest | ShutdownApproved
 
 
-class Letter(Message, frozen=True, kw_only=True, tag=32, array_like=True):
+class TeamMessage(Message, frozen=True, kw_only=True, tag=32, array_like=True):
     """Team message to an agent (see `actors/work/team_messages`).
 
     Attributes:
@@ -389,7 +389,7 @@ class EscalationClosed(FromBelow, frozen=True, kw_only=True, tag=36, array_like=
     answered: bool
 
 
-class ServersAnew(FromBelow, frozen=True, kw_only=True, tag=39, array_like=True):
+class ServersRestarted(FromBelow, frozen=True, kw_only=True, tag=39, array_like=True):
     """Notice to a resumed run: the MCP servers that it has used are now other instances.
 
     Attributes:
@@ -418,7 +418,7 @@ class Summarized(WorkDone, frozen=True, kw_only=True, tag=15, array_like=True):
     summary: str
 
 
-class ResultsKept(WorkDone, frozen=True, kw_only=True, tag=16, array_like=True):
+class ResultsStored(WorkDone, frozen=True, kw_only=True, tag=16, array_like=True):
     """Files with the results of calls, in order; "" for a result that could not be stored."""
 
     files: tuple[str, ...]
@@ -442,7 +442,7 @@ class OfferedTool(msgspec.Struct, frozen=True, kw_only=True):
     listed: bool
 
 
-class LookedAround(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True):
+class ToolsChecked(WorkDone, frozen=True, kw_only=True, tag=17, array_like=True):
     """Changes of a conversation's environment.
 
     Attributes:

@@ -165,7 +165,7 @@ class Fired(WorkDone, frozen=True, kw_only=True, tag=52, array_like=True, gc=Fal
     seconds: float = 0.0
 
 
-class NodeSaid(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True, gc=False):
+class NodeCodeDone(WorkDone, frozen=True, kw_only=True, tag=53, array_like=True, gc=False):
     """Result of a node's own code for one unit; the attributes have the same meaning as in `Fired`."""
 
     outputs: tuple[Message, ...] = ()

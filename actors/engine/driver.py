@@ -31,7 +31,7 @@ Invariants:
 - Nothing outlives the driver. When the decider finishes, or a cancel from above interrupts the driver, it interrupts
   all running work. It waits for that work within the actor's clean-up deadline. The decider records the cost of that
   work (`Interrupted`).
-- `tell` (for parts of the decider's own actor, for example the end of a child agent) never blocks and never loses a
+- `deliver` (for parts of the decider's own actor, for example the end of a child agent) never blocks and never loses a
   message. It waits neither for work in place nor for the driver's task. After the end, the decider still records the
   message, marked `late`. So the parent knows an event before its consequences happen. For example, it knows that a
   child's question is closed before that child resumes without an answer.
@@ -51,7 +51,7 @@ import trio
 
 from ...protocol.effects import AnswerCall, Effect, Emit, Finish, InPlace, Reject, SetTimer, WhenIdle, Work
 from ...protocol.errors import CallboardError, WorkCancelled, WorkCrashed
-from ...protocol.journal import Told
+from ...protocol.journal import MessageRow
 from ...protocol.kernel.messages import Message
 from ...protocol.messages import (
     CallAnswered,
@@ -107,7 +107,7 @@ recorder: ContextVar[Recorder | None] = ContextVar("callboard_recorder", default
 class BackgroundWork(Protocol):
     """Executor of effects that are not `Work`.
 
-    Such an effect takes no time. Its outcome reaches the decider through `Driver.tell`.
+    Such an effect takes no time. Its outcome reaches the decider through `Driver.deliver`.
     """
 
     @property
@@ -172,7 +172,7 @@ class Driver:
         records, scope = recorder.get(), scope_of(me)
         self.player = None if scope is None else scope.player()
         if self.player is not None:
-            self._decider = self.player.heard_by(decider, self.tell)
+            self._decider = self.player.heard_by(decider, self.deliver)
         kept = () if self.player is None else (self.player,)
         # A rerun replays recorded results to this decider, so its messages must not be recorded a second time.
         played = self.player is not None and self.player.lines_up
@@ -300,7 +300,7 @@ class Driver:
         else:
             box.earlier += 1  # count the message as received
 
-    def tell(self, message: FromBelow) -> None:
+    def deliver(self, message: FromBelow) -> None:
         """Pass a message to the decider, from any task, without blocking; it is delivered even after the end."""
         if self._ending or self._me.stopping:
             message = msgspec.structs.replace(message, late=True)
@@ -629,7 +629,7 @@ def _replay(decider: Decider, player: JournalPlayer, request: Any, tapes: Sequen
         left.work = {}
 
 
-def _replay_row(left: OpenWork, player: JournalPlayer, each: Told, apply: Callable[[Any, int], None]) -> None:
+def _replay_row(left: OpenWork, player: JournalPlayer, each: MessageRow, apply: Callable[[Any, int], None]) -> None:
     message = each.message
     if isinstance(message, WorkDone):
         if left.in_place is not None and message.key == left.in_place.key:
@@ -653,7 +653,7 @@ def _replay_row(left: OpenWork, player: JournalPlayer, each: Told, apply: Callab
     apply(message, each.at)
 
 
-def _restore_idle(left: OpenWork, each: Told, message: WorkDone, apply: Callable[[Any, int], None]) -> None:
+def _restore_idle(left: OpenWork, each: MessageRow, message: WorkDone, apply: Callable[[Any, int], None]) -> None:
     """Restore an `Idle` message that the journal omits.
 
     `JournalPlayer.wrote` drops `Idle` when the next row is the end of the in-place work that it started.

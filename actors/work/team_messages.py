@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...protocol.kernel.errors import MailboxFull
-from ...protocol.messages import Letter, ShutdownApproved, ShutdownRequest, TaskCompleted, Text
+from ...protocol.messages import ShutdownApproved, ShutdownRequest, TaskCompleted, TeamMessage, Text
 from ...supervisors import Ref
 
 PARENT = "parent"
@@ -33,12 +33,12 @@ class UnreadMessages:
     """Unread team messages of a conversation."""
 
     def __init__(self) -> None:
-        self._letters: list[Letter] = []
+        self._letters: list[TeamMessage] = []
 
-    def put(self, letter: Letter) -> None:
+    def put(self, letter: TeamMessage) -> None:
         self._letters.append(letter)
 
-    def take_back(self, letter: Letter) -> None:
+    def take_back(self, letter: TeamMessage) -> None:
         """Undo `put`, if the message has not been read."""
         self._letters = [unread for unread in self._letters if unread is not letter]
 
@@ -47,7 +47,7 @@ class UnreadMessages:
         """Number of messages written by teammates."""
         return sum(isinstance(letter.payload, Text) for letter in self._letters)
 
-    def drain(self) -> list[Letter]:
+    def drain(self) -> list[TeamMessage]:
         """Remove and return all messages, the urgent ones first.
 
         Shutdowns come first, then ended tasks, then texts; each kind in order of arrival.
@@ -69,10 +69,10 @@ class Address:
         self.unread = 0
         self.elsewhere = False
         self.path = ""
-        self._early: list[Letter] = []
+        self._early: list[TeamMessage] = []
         self._ref: Ref | None = None
 
-    def open(self, ref: Ref, lost: Sequence[Letter] = ()) -> None:
+    def open(self, ref: Ref, lost: Sequence[TeamMessage] = ()) -> None:
         """Connect the address to the agent's mailbox, and deliver the buffered messages.
 
         Args:
@@ -86,7 +86,7 @@ class Address:
         for letter in (*lost, *early):
             ref.tell_nowait(letter)
 
-    def send(self, letter: Letter) -> bool:
+    def send(self, letter: TeamMessage) -> bool:
         """Send a message. Return False if there is no room."""
         if self.unread >= INBOX_BOUND:
             return False

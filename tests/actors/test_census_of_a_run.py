@@ -129,7 +129,7 @@ def boss(request: Request) -> Reply | str:
 
 
 STEPS = "/run/boss/children/agent_steps/steps"
-HOUSEKEEPING = {"Idle", "LookedAround"}
+HOUSEKEEPING = {"Idle", "ToolsChecked"}
 """What a driver tells its own decider between two requests to a model."""
 
 
@@ -161,12 +161,12 @@ async def test_every_result_letter_question_and_answer_of_a_run_is_one_message_i
             "FamilyCalled": calls,
             "ToolDone": calls,
             "ChildEnded": 2,
-            "Letter": 1,
+            "TeamMessage": 1,
             "EscalationNoted": 1,
             "EscalationClosed": 1,
         },
         "/run/boss/children/agent_pal/pal": {"Replied": 2, "ToolDone": 1},
-        STEPS: {"NodeLeft": 5},
+        STEPS: {"NodeDone": 5},
         f"{STEPS}/sum/clerk": {"Replied": 2, "ToolDone": 1},
     }
     by_call = {path: count for path, count in census.received.items() if path.startswith("/run/boss/agent__")}

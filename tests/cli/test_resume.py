@@ -17,8 +17,8 @@ from support.starter import CALLBOARD
 from support.waiting import until
 
 from callboard.cli import main
-from callboard.protocol.journal import Told, decode
-from callboard.protocol.messages import NodeLeft
+from callboard.protocol.journal import MessageRow, decode
+from callboard.protocol.messages import NodeDone
 from callboard.supervisors.journal.reading import read_run, stored_runs
 
 GRAPH = """
@@ -55,7 +55,7 @@ class Town:
         runs = stored_runs(journals)
         past = read_run(journals, runs[-1].run) if runs else None
         rows = [] if past is None else [decode(row.data) for row in past.rows]
-        return sum(isinstance(row, Told) and isinstance(row.message, NodeLeft) for row in rows) == 2
+        return sum(isinstance(row, MessageRow) and isinstance(row.message, NodeDone) for row in rows) == 2
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}

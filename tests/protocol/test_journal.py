@@ -22,10 +22,10 @@ from callboard.protocol.journal import (
     Definition,
     Intends,
     Lived,
+    MessageRow,
     Noted,
     Over,
     Spoilt,
-    Told,
     decode,
     decode_about,
     decode_value,
@@ -54,16 +54,16 @@ MESSAGES: list[Any] = [
     messages.MapBegun(items=[], state={}),
     messages.ConversationBegun((UserTurn("hi"), UserTurn((TextPart("there"),))), messages.Todos(goal="g")),
     messages.CallsBegun((ToolCall(id="1", name="a"),)),
-    messages.NodeLeft(key=1, node="a", writes={"x": [1, {"y": None}]}, targets=("b",), output=2.5, seconds=0.25),
+    messages.NodeDone(key=1, node="a", writes={"x": [1, {"y": None}]}, targets=("b",), output=2.5, seconds=0.25),
     messages.WorkFailed(2, failure=Failure(("NodeFailed",), "no", {"exit_code": 3}), crashed=True, seconds=1.5),
     messages.Replied(3, reply=ChatReply(text="yes", usage=TokenUsage(input_tokens=10), model="a:b", cost=0.01)),
     messages.ToolDone(4, content="done"),
     messages.Summarized(5, summary="short"),
-    messages.ResultsKept(6, files=("a", "")),
-    messages.LookedAround(7, offered=(TOOL,)),
+    messages.ResultsStored(6, files=("a", "")),
+    messages.ToolsChecked(7, offered=(TOOL,)),
     messages.FamilyCalled(key=8, name="todo__add", arguments={"task": "t"}, token="0123abcd"),
     messages.PersonSays(text="stop", by="ann"),
-    messages.Letter(sender="a", payload=messages.Text("x"), written=datetime(2026, 11, 24, tzinfo=UTC)),
+    messages.TeamMessage(sender="a", payload=messages.Text("x"), written=datetime(2026, 11, 24, tzinfo=UTC)),
     messages.Partial(text="half"),
     messages.ChildEnded(record=ChildRecord(id="c", agent="a"), at=datetime(2026, 11, 24, tzinfo=UTC), token="t"),
     messages.EscalationNoted(id="e", agent="a", question=QUESTION),
@@ -71,7 +71,7 @@ MESSAGES: list[Any] = [
     messages.TimerFired("graph"),
     messages.Idle("turn"),
 ]
-LATER: list[Any] = [messages.ServersAnew(servers=("notes", "time")), messages.StateSet(state={"n": 2})]
+LATER: list[Any] = [messages.ServersRestarted(servers=("notes", "time")), messages.StateSet(state={"n": 2})]
 """Messages that came after the first version."""
 SAID = workflows.Message(
     role="assistant",
@@ -104,7 +104,7 @@ OF_WORKFLOWS: list[Any] = [
         gate=workflows.Gate(2, 1.5, spoken=True),
         seconds=0.25,
     ),
-    workflows.NodeSaid(2, outputs=(TEXT,), trace=(TEXT,), failure=FAILED, unaccepted=(FAILED,)),
+    workflows.NodeCodeDone(2, outputs=(TEXT,), trace=(TEXT,), failure=FAILED, unaccepted=(FAILED,)),
 ]
 CALLED = workflows.Called(met=False, messages=(TEXT,), failure=FAILED, whose="1/2", number=3, shared={"count": 4})
 DEFINITION = Definition("graph", "/a/graph.yaml", "/a", "name: g")
@@ -129,7 +129,7 @@ WORKFLOWS = GOLDEN.with_name("fold-1-workflows.hex")
 
 @pytest.mark.parametrize("message", [*MESSAGES, *LATER, *OF_WORKFLOWS], ids=lambda message: type(message).__name__)
 def test_what_deciders_are_told_comes_back_as_it_was(message: Any) -> None:
-    row = Told(12, message)
+    row = MessageRow(12, message)
     assert decode(encode(row)) == row
 
 
@@ -140,36 +140,36 @@ def test_each_message_that_can_be_kept_is_among_these() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: type(row).__name__)
 def test_all_rows_come_back_as_they_were(row: AnyRow) -> None:
     assert decode(encode(row)) == row
-    assert {type(row) for row in ROWS} | {Told} == set(get_args(AnyRow))
+    assert {type(row) for row in ROWS} | {MessageRow} == set(get_args(AnyRow))
 
 
 def test_numbers_of_any_size_come_back_whole() -> None:
     big = {"a": [2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**40]}
-    row = Told(1, messages.NodeLeft(key=1, node="a", writes=big, targets=None, output=2**70))
+    row = MessageRow(1, messages.NodeDone(key=1, node="a", writes=big, targets=None, output=2**70))
     assert decode(encode(row)) == row
     assert decode_value(encode_value(big), dict) == big
 
 
 def test_rows_are_as_small_as_they_say() -> None:
-    left = messages.NodeLeft(key=7, node="work", writes={}, targets=("next",), seconds=0.001)
-    assert len(encode(Told(12345, left))) <= 32
-    assert len(encode(Told(12345, messages.ToolDone(7, content="x" * 2_000)))) <= 2_030
+    left = messages.NodeDone(key=7, node="work", writes={}, targets=("next",), seconds=0.001)
+    assert len(encode(MessageRow(12345, left))) <= 32
+    assert len(encode(MessageRow(12345, messages.ToolDone(7, content="x" * 2_000)))) <= 2_030
 
 
 def test_rows_of_the_first_version_are_read_for_ever() -> None:
     rows = [decode(bytes.fromhex(line)) for line in GOLDEN.read_text().splitlines()]
-    assert rows == [*ROWS, *(Told(12, message) for message in MESSAGES)]
+    assert rows == [*ROWS, *(MessageRow(12, message) for message in MESSAGES)]
 
 
 def test_rows_of_later_messages_are_read_for_ever() -> None:
     rows = [decode(bytes.fromhex(line)) for line in GOLDEN.with_name("fold-1-later.hex").read_text().splitlines()]
-    assert rows == [Told(12, message) for message in LATER]
+    assert rows == [MessageRow(12, message) for message in LATER]
 
 
 def test_rows_of_the_first_workflows_are_read_for_ever() -> None:
     rows = [decode(bytes.fromhex(line)) for line in WORKFLOWS.read_text().splitlines()]
     *told, noted, began = rows
-    assert told == [Told(12, message) for message in OF_WORKFLOWS]
+    assert told == [MessageRow(12, message) for message in OF_WORKFLOWS]
     assert isinstance(noted, Noted)
     assert decode_value(noted.value, workflows.Called) == CALLED
     parts = Definition("workflow", "/a/flow.yaml", "/a", "graph:", {"/a/part.yaml": "nodes:"})
@@ -180,15 +180,15 @@ def test_what_a_no_op_node_of_a_workflow_has_come_to_takes_little_more_than_its_
     said = workflows.Message(role="assistant", content="x" * 2_000, source="Writer")
     crossings = tuple(workflows.Crossing(way, 0, fires=True) for way in range(3))
     fired = workflows.Fired(7, node="Writer", outputs=(said,), crossings=crossings, seconds=0.001)
-    assert len(encode(Told(12345, fired))) <= 2_080
+    assert len(encode(MessageRow(12345, fired))) <= 2_080
 
 
 def test_a_later_version_may_add_fields_at_the_end() -> None:
     array = msgspec.msgpack.decode(encode(Lived(1, 2, "0.1.0", 3.0)))
     assert decode(msgspec.msgpack.encode([*array, "new"])) == Lived(1, 2, "0.1.0", 3.0)
-    message = msgspec.msgpack.decode(encode(Told(1, messages.Idle("turn"))))
+    message = msgspec.msgpack.decode(encode(MessageRow(1, messages.Idle("turn"))))
     message[2].append("new")
-    assert decode(msgspec.msgpack.encode(message)) == Told(1, messages.Idle("turn"))
+    assert decode(msgspec.msgpack.encode(message)) == MessageRow(1, messages.Idle("turn"))
 
 
 def test_a_row_of_a_kind_that_is_not_known_is_no_row() -> None:
@@ -204,7 +204,7 @@ def test_what_lists_say_of_a_run_comes_back() -> None:
 def test_a_row_may_hold_an_image_and_a_number_of_more_than_64_bits() -> None:
     image, call = UserTurn((ImagePart(data=b"\x89PNG"),)), ToolCall(id="1", name="a", arguments={"n": 2**70})
     turns = (image, AssistantTurn("", (call,)))
-    row = Told(at=0, message=messages.ConversationBegun(turns, messages.Todos(goal="g")))
+    row = MessageRow(at=0, message=messages.ConversationBegun(turns, messages.Todos(goal="g")))
     assert decode(encode(row)) == row
     both = {"image": b"\x89PNG", "n": 2**70}
     assert decode_value(encode_value(both), dict[str, Any]) == both

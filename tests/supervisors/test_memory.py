@@ -26,7 +26,7 @@ from callboard.supervisors.memory import MOST, SLICE, Memory, memory_of
 MB = 1_000_000
 
 
-class Letter(Message, frozen=True):
+class TeamMessage(Message, frozen=True):
     text: str
 
 
@@ -76,8 +76,8 @@ async def given(me: Actor, what: object) -> None:
         lambda: bytes(5 * MB),
         texts,
         lambda: dict(enumerate(texts())),
-        lambda: Box({"a": [bytearray(2 * MB)], "b": (Letter("x" * (3 * MB)),)}),
-        lambda: [Letter(text) for text in texts()[:26_000]],
+        lambda: Box({"a": [bytearray(2 * MB)], "b": (TeamMessage("x" * (3 * MB)),)}),
+        lambda: [TeamMessage(text) for text in texts()[:26_000]],
     ],
     ids=["bytes", "list", "dict", "object", "structs"],
 )
@@ -108,7 +108,7 @@ async def test_mail_that_waits_counts_for_who_has_to_read_it() -> None:
 
         ref = root.spawn(busy)
         for _ in range(5):
-            await ref.tell(Letter("x" * MB))
+            await ref.tell(TeamMessage("x" * MB))
         assert await measured(root, ref) == pytest.approx(5 * MB, rel=0.01)
 
 
@@ -178,8 +178,8 @@ async def test_a_thousand_actors_are_measured_without_holding_others_up(
 
     async with Root() as root:
 
-        def letters() -> list[list[Letter]]:
-            return [[Letter(f"{number}") for number in range(20)] for _ in range(20)]
+        def letters() -> list[list[TeamMessage]]:
+            return [[TeamMessage(f"{number}") for number in range(20)] for _ in range(20)]
 
         refs = [root.spawn(holds, letters) for _ in range(1_000)]
         await trio.testing.wait_all_tasks_blocked()

@@ -18,7 +18,7 @@ import msgspec
 from callboard.actors.engine.driver import Decider, fold, recorder
 from callboard.actors.work.journal.actor_journal import JournalPlayer
 from callboard.protocol.effects import CancelChild, Effect, Finish, InPlace, Spawn, Work
-from callboard.protocol.journal import CAN_BE_KEPT, Told, decode, encode
+from callboard.protocol.journal import CAN_BE_KEPT, MessageRow, decode, encode
 from callboard.protocol.messages import ChildEnded, EscalationClosed, EscalationNoted, Idle, Interrupted, WorkDone
 
 MOST = 2_000
@@ -70,7 +70,7 @@ class Twin:
         tape = [each for each in tape if type(each[0]) is not Interrupted]  # what was under way is so after a kill
         while type(tape[-1][0]) is Idle and any(isinstance(effect, InPlace) for effect in tape[-1][1]):
             tape = tape[:-1]  # it is not kept until something follows
-        player.past = [told for told in rows.rows if isinstance(told, Told)]
+        player.past = [told for told in rows.rows if isinstance(told, MessageRow)]
         left = fold(self._afresh(), player, tape[0][0])
         wanted = _open(tape)
         found = (list(left.work), None if left.in_place is None else left.in_place.key, left.finish is not None)
@@ -106,7 +106,7 @@ class _Rows:
             self.spoilt = True
 
     def append_message(self, path: str, message: Any) -> None:
-        self.append(path, Told(0, message))
+        self.append(path, MessageRow(0, message))
 
     def spoil(self, _: str) -> None:
         self.spoilt = True

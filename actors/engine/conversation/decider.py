@@ -34,11 +34,11 @@ from ....protocol.effects import (
     AnswerCall,
     CallModel,
     CallTool,
+    CheckTools,
     Effect,
     Emit,
     Finish,
     KeepResults,
-    LookAround,
     Reject,
     Summarize,
     WhenIdle,
@@ -196,26 +196,26 @@ class ConversationDecider:
                 return self._replied(message)
             case messages.ToolDone():
                 return self._call_ended(message)
-            case messages.LookedAround():
+            case messages.ToolsChecked():
                 return self._tools_refreshed(message)
             case messages.Summarized():
                 return self._summarized(message)
-            case messages.ResultsKept():
+            case messages.ResultsStored():
                 return self._results_stored(message)
             case messages.WorkFailed():
                 return self._failed(message)
             case messages.FamilyCalled():
                 return self._family_called(message)
-            case messages.Letter() if self.inbox is not None:
+            case messages.TeamMessage() if self.inbox is not None:
                 self.inbox.put(message)
                 return []
             case messages.Partial():
                 self.unfinished = message.text
                 self.record.texts.append(message.text)
                 return []
-            case messages.ServersAnew():
+            case messages.ServersRestarted():
                 return self._servers_restarted(message)
-            # After `Partial` and `ServersAnew`, which are subclasses of `FromBelow` too.
+            # After `Partial` and `ServersRestarted`, which are subclasses of `FromBelow` too.
             case messages.FromBelow() | messages.TimerFired() if self.team is not None:
                 return self.team.on(message)
             case messages.PersonSays():
@@ -253,7 +253,7 @@ class ConversationDecider:
             self._looked = True
             # Refresh before the request, which must offer current tools. Mail that arrives during the refresh is read
             # before the request, because `_tools_refreshed` waits for an idle mailbox again.
-            return [LookAround(key=self._next_key())]
+            return [CheckTools(key=self._next_key())]
         if self._after_calls:
             self._after_calls = False
             notice = None if self.team is None else self.team.escalations.notice()
@@ -297,7 +297,7 @@ class ConversationDecider:
         name = self._talk.name
         return [Emit(AgentTold(agent=name, text=message.text, by=message.by)) for message in written]
 
-    def _servers_restarted(self, message: messages.ServersAnew) -> list[Effect]:
+    def _servers_restarted(self, message: messages.ServersRestarted) -> list[Effect]:
         """Queue a notice for the model; repeat the request if one was under way.
 
         Recovery sends this before any work restarts, so an interrupted request is made again with the notice.
@@ -309,7 +309,7 @@ class ConversationDecider:
         effects: list[Effect] = [Emit(Warned(code="servers_anew", message=text, node=self._talk.node))]
         return [*effects, self._ask()] if self._is_asking else effects
 
-    def _tools_refreshed(self, message: messages.LookedAround) -> list[Effect]:
+    def _tools_refreshed(self, message: messages.ToolsChecked) -> list[Effect]:
         if message.offered is not None:
             listed: dict[str, Offer] = {tool.name: tool for tool in message.offered if tool.listed}
             unlisted: dict[str, Offer] = {tool.name: tool for tool in message.offered if not tool.listed}
@@ -391,7 +391,7 @@ class ConversationDecider:
         tokens = compaction.shorten(self.messages, cut.cut, message.summary, pinned)
         return self._compacted(turns=cut.cut, summary_tokens=tokens)
 
-    def _results_stored(self, message: messages.ResultsKept) -> list[Effect]:
+    def _results_stored(self, message: messages.ResultsStored) -> list[Effect]:
         compaction, cut = self._compaction, self._cut
         assert compaction is not None
         assert isinstance(cut, CutResults)

@@ -29,7 +29,7 @@ from ....protocol.chat import (
     Turn,
     UserTurn,
 )
-from ....protocol.effects import CallModel, CallTool, Effect, KeepResults, LookAround, Summarize, Work
+from ....protocol.effects import CallModel, CallTool, CheckTools, Effect, KeepResults, Summarize, Work
 from ....protocol.events import CacheMissed
 from ....protocol.messages import CallsBegun
 from ....protocol.permissions import Permissions as Rules
@@ -146,7 +146,7 @@ class Conversation:
             CallTool: self.player.play,
             Summarize: self._summarize,
             KeepResults: self._keep_results,
-            LookAround: self._refresh_tools,
+            CheckTools: self._refresh_tools,
         }
         children = self.children
         driver = Driver(
@@ -157,9 +157,9 @@ class Conversation:
             fresh=partial(ConversationDecider, talk),
             background=self,
         )
-        self._tell = driver.tell
+        self._tell = driver.deliver
         if children is not None:
-            children.begin(driver.tell, driver.player)
+            children.begin(driver.deliver, driver.player)
         if self.address is not None:
             player = driver.player
             self.address.open(me.ref, () if player is None else player.undelivered_messages())
@@ -192,7 +192,7 @@ class Conversation:
         if self.children is not None:
             self.children.resume(left, ends=ends)
         if servers := player.servers():
-            self._tell(messages.ServersAnew(servers=servers))
+            self._tell(messages.ServersRestarted(servers=servers))
 
     async def caught_up(self) -> None:
         """Wait until all children are recovered."""
@@ -242,21 +242,21 @@ class Conversation:
         reply = await self.context.chat(me, request, node=self.talk.node, need_text=True)
         return messages.Summarized(work.key, summary=reply.text.strip())
 
-    async def _keep_results(self, me: Actor, work: KeepResults) -> messages.ResultsKept:
+    async def _keep_results(self, me: Actor, work: KeepResults) -> messages.ResultsStored:
         """Write cut results to files, for models that have a tool to read files; return no paths for others."""
         kept = None if READERS.isdisjoint(self.talk.tools) else self.context.results()
         if kept is None:
-            return messages.ResultsKept(work.key, files=("",) * len(work.results))
+            return messages.ResultsStored(work.key, files=("",) * len(work.results))
         named = [(result.tool, result.text) for result in work.results]
         keep = partial(trio.to_thread.run_sync, kept.keep, named)
         files = await play.done(
             me, play.OutsideEffect("files", "results", [tool for tool, _ in named]), list[str], keep
         )
-        return messages.ResultsKept(work.key, files=tuple(files))
+        return messages.ResultsStored(work.key, files=tuple(files))
 
-    async def _refresh_tools(self, me: Actor, work: LookAround) -> messages.LookedAround:
+    async def _refresh_tools(self, me: Actor, work: CheckTools) -> messages.ToolsChecked:
         renewed = None if self.renewal is None else await self.renewal(me)
-        return messages.LookedAround(work.key, offered=None if renewed is None else self._renew(me, renewed))
+        return messages.ToolsChecked(work.key, offered=None if renewed is None else self._renew(me, renewed))
 
     def _renew(self, me: Actor, renewed: RenewedTools) -> tuple[messages.OfferedTool, ...]:
         """Install a new set of tools; return their descriptions for the decider."""

@@ -54,7 +54,7 @@ class UncollectedChild(msgspec.Struct, eq=False):
 
     record: ChildRecord
     task: AgentTask | None = None
-    letter: messages.Letter | None = None
+    letter: messages.TeamMessage | None = None
 
     @property
     def running(self) -> bool:
@@ -281,7 +281,7 @@ class Team:
         if not message.late:
             text = told.output if told.status == "completed" else f"{told.status}: {told.error or told.output}"
             payload = messages.TaskCompleted(told.id if task is None else task.id, shortened(text, _SUMMARY))
-            child.letter = messages.Letter(sender=told.id, payload=payload, written=message.at)
+            child.letter = messages.TeamMessage(sender=told.id, payload=payload, written=message.at)
             self._inbox.put(child.letter)
             self._dispatch(message.token)
 

@@ -11,7 +11,7 @@ A super-step is atomic: if one of its nodes fails the run, the step merges nothi
 ended. The frontier is a set, so lanes that meet in one super-step run their common node once. Lanes of different
 length run it once each, unless the node has `join: all`. Such a node waits until no other lane can still reach it.
 
-The decider (`engine/driver`) receives `NodeLeft` for each node and returns the next super-step after the last one.
+The decider (`engine/driver`) receives `NodeDone` for each node and returns the next super-step after the last one.
 A node that was cancelled from outside counts as failed: `node_exit` selects its targets.
 
 In a forked run a user may have changed keys of the state (`StateSet`). Nodes that were running then start again on
@@ -27,7 +27,7 @@ from ....protocol.effects import Effect, Emit, Finish, RunNode, SetTimer
 from ....protocol.errors import CallboardError, FailedEnd, GraphMistake, TimedOut
 from ....protocol.events import NodeEntered, NodeExited, NodeSkipped, StatePatch, StepFinished, StepStarted, Warned
 from ....protocol.kernel.messages import Message
-from ....protocol.messages import GraphBegun, Interrupted, NodeLeft, StateSet, TimerFired, WorkFailed
+from ....protocol.messages import GraphBegun, Interrupted, NodeDone, StateSet, TimerFired, WorkFailed
 from ....protocol.outcome import NodeTime
 from . import node_exit
 from .plan import GraphPlan, reachable
@@ -57,7 +57,7 @@ class GraphDecider:
         self.number = 0
         self._key = 0
         self._running: dict[int, str] = {}
-        self._lefts: dict[str, NodeLeft] = {}
+        self._lefts: dict[str, NodeDone] = {}
         self._has_failed = False  # a node of this super-step
         self._reach: dict[str, frozenset[str]] = {}
         self._ends: list[str] = []
@@ -75,7 +75,7 @@ class GraphDecider:
 
     def on(self, message: Message) -> list[Effect]:
         """Handle the end of a node, the graph's timeout, or a changed state."""
-        if type(message) is NodeLeft:
+        if type(message) is NodeDone:
             self._node_ended(message)
             if self._running:
                 return []
@@ -198,7 +198,7 @@ class GraphDecider:
 
     # --- nodes that were left -----------------------------------------------------------------------------
 
-    def _node_ended(self, message: NodeLeft) -> None:
+    def _node_ended(self, message: NodeDone) -> None:
         id = self._running.pop(message.key)
         self._lefts[id] = message
         if message.targets is None:
@@ -217,7 +217,7 @@ class GraphDecider:
             return []
         return [Emit(event, about=message.key) for event in node_exit.events_of(step, left, message.seconds, None)]
 
-    def _raise_failures(self, lefts: dict[str, NodeLeft]) -> None:
+    def _raise_failures(self, lefts: dict[str, NodeDone]) -> None:
         """Raise one error for all failures of this super-step, in the order of the frontier."""
         failures: list[tuple[str, CallboardError]] = []
         for id in self.frontier:
@@ -241,7 +241,7 @@ class GraphDecider:
         time.visits += 1
         time.seconds += seconds
 
-    def _merge(self, lefts: dict[str, NodeLeft], effects: list[Effect]) -> list[str]:
+    def _merge(self, lefts: dict[str, NodeDone], effects: list[Effect]) -> list[str]:
         """Merge the writes of the super-step; return the target ids without duplicates."""
         state = self.result.state
         writes: dict[str, dict[str, Any]] = {}

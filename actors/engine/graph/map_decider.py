@@ -3,7 +3,7 @@
 The branch begins at one node and can be a chain: it continues by `next`, `fallback` and `_next` within the branch,
 and ends at a node without targets. Each item has its own copy of the state; only its result is returned.
 
-The decider (`engine/driver`) receives `NodeLeft` for each node of each item. It returns the item's next node, or
+The decider (`engine/driver`) receives `NodeDone` for each node of each item. It returns the item's next node, or
 the end of the map when no item is running.
 """
 
@@ -18,7 +18,7 @@ from ....protocol.errors import CallboardError, GraphMistake, NodeFailed
 from ....protocol.events import Warned
 from ....protocol.graph import MapNode
 from ....protocol.kernel.messages import Message
-from ....protocol.messages import Failure, MapBegun, MapEnded, NodeLeft, WorkFailed
+from ....protocol.messages import Failure, MapBegun, MapEnded, NodeDone, WorkFailed
 from . import node_exit
 from .plan import GraphPlan, State, reachable
 from .result import NEVER_TOLERATED, PARTIAL_RESULTS, combined, reworded
@@ -90,7 +90,7 @@ class MapDecider:
             if self.heard:
                 events = node_exit.events_of(step, left, message.seconds, item.index)
                 effects += [Emit(event, about=message.key) for event in events]
-        elif not isinstance(message, NodeLeft):
+        elif not isinstance(message, NodeDone):
             return []
         item = self._item(message.key)
         try:
@@ -116,7 +116,7 @@ class MapDecider:
         visit = item.visits[at] = item.visits.get(at, 0) + 1
         return RunNode(key=item.index, name=item.name, node=at, visit=visit, state=item.view, item=item.index)
 
-    def _node_ended(self, item: _Item, left: NodeLeft) -> str | None:
+    def _node_ended(self, item: _Item, left: NodeDone) -> str | None:
         """Apply the writes of a node; return the next node, or None at the end of the branch.
 
         Raises:

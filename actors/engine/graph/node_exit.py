@@ -26,7 +26,7 @@ import msgspec
 from ....protocol.errors import CallboardError, ConfigError, GraphMistake, UnknownOutcome, code_of
 from ....protocol.events import EventData, NodeExited, Warned
 from ....protocol.graph import Raw
-from ....protocol.messages import Failure, NodeLeft, WorkFailed
+from ....protocol.messages import Failure, NodeDone, WorkFailed
 from .compat import Compat
 from .plan import ERRORS, GraphPlan, NodeResult, PlanStep, State
 from .result import NEVER_TOLERATED, ExtractionFailed, detached, reworded
@@ -115,16 +115,16 @@ def failed(plan: GraphPlan, step: PlanStep, state: State, error: CallboardError,
 
 def cancelled(
     plan: GraphPlan, step: PlanStep, state: State, message: WorkFailed, *, in_map: bool
-) -> tuple[NodeExit, NodeLeft]:
+) -> tuple[NodeExit, NodeDone]:
     """Return the exit of a node whose actor ended without a result, as for a failure."""
     left = failed(plan, step, state, message.failure.restore(), in_map=in_map)
     unaccepted = () if left.unaccepted is None else (Failure.of(left.unaccepted),)
     return left, as_message(message.key, step, left, message.seconds, unaccepted)
 
 
-def as_message(key: int, step: PlanStep, left: NodeExit, seconds: float, unaccepted: tuple[Failure, ...]) -> NodeLeft:
+def as_message(key: int, step: PlanStep, left: NodeExit, seconds: float, unaccepted: tuple[Failure, ...]) -> NodeDone:
     """Return the message about a node's exit for its graph or its map."""
-    return NodeLeft(
+    return NodeDone(
         key,
         node=step.id,
         writes=left.writes,

@@ -24,7 +24,7 @@ from ....protocol.errors import CallboardError, NodeFailed, TimedOut
 from ....protocol.events import GraphFinished, GraphStarted, NodeEntered
 from ....protocol.graph import ScriptNode
 from ....protocol.kernel.errors import EndOfMail
-from ....protocol.messages import Failure, GraphBegun, NodeLeft
+from ....protocol.messages import Failure, GraphBegun, NodeDone
 from ...io.imports import imported
 from ...work.spending.accounts import as_failure
 from ...work.transcript import Record
@@ -152,7 +152,7 @@ class Nodes(msgspec.Struct, frozen=True):
     now: Callable[[], float]
     """`trio.current_time` without its two extra calls."""
 
-    async def run(self, me: Actor, work: RunNode) -> NodeLeft:
+    async def run(self, me: Actor, work: RunNode) -> NodeDone:
         """Execute a node in its own actor, and return its exit."""
         plan = self.plan
         step = plan.steps[work.node]

@@ -20,7 +20,7 @@ from ....protocol.events import NodeEntered, NodeExited
 from ....protocol.events import Warned as WarnedEvent
 from ....protocol.kernel.messages import Message
 from ....protocol.messages import Failure, Interrupted, TimerFired, WorkFailed
-from ....protocol.workflow_messages import Fired, FireNode, NodeSaid, UnitsBegun, WorkflowBegun
+from ....protocol.workflow_messages import Fired, FireNode, NodeCodeDone, UnitsBegun, WorkflowBegun
 from .machine.machine import StateMachine, WorkflowWarning
 from .machine.perform import Firing, performed
 from .machine.structure import Structure
@@ -151,7 +151,7 @@ class UnitsDecider:
 
     def __init__(self) -> None:
         self.heard = True
-        self.said: dict[int, NodeSaid] = {}
+        self.said: dict[int, NodeCodeDone] = {}
         self._count = 0
 
     def begin(self, request: UnitsBegun) -> list[Effect]:
@@ -160,8 +160,8 @@ class UnitsDecider:
 
     def on(self, message: Message) -> list[Effect]:
         if isinstance(message, WorkFailed):
-            message = NodeSaid(message.key, failure=message.failure)
-        if not isinstance(message, NodeSaid):
+            message = NodeCodeDone(message.key, failure=message.failure)
+        if not isinstance(message, NodeCodeDone):
             return []
         self.said[message.key] = message
         return [Finish(self.in_order())] if len(self.said) == self._count else []
@@ -169,6 +169,6 @@ class UnitsDecider:
     def remembers(self) -> tuple[object, ...]:
         return (self.said,)
 
-    def in_order(self) -> list[NodeSaid]:
+    def in_order(self) -> list[NodeCodeDone]:
         """Return the results so far, in the order of the units."""
         return [self.said[key] for key in sorted(self.said)]

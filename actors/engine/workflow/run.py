@@ -43,7 +43,7 @@ from ....protocol.workflow_messages import (
     Called,
     Fired,
     FireNode,
-    NodeSaid,
+    NodeCodeDone,
     RunUnit,
     Unit,
     UnitsBegun,
@@ -271,12 +271,12 @@ class GraphRun:
 
         driver = Driver(me, decider, performers, limit=limit, fresh=UnitsDecider, restore=restore)
         try:
-            results: list[NodeSaid] = await driver.run(UnitsBegun(units=batch))
+            results: list[NodeCodeDone] = await driver.run(UnitsBegun(units=batch))
         finally:
             before.said += [message for each in decider.in_order() for message in each.outputs]
         return [restored(each) for each in results]
 
-    async def _unit(self, firing: Firing, layer: int, me: Actor, work: RunUnit) -> NodeSaid:
+    async def _unit(self, firing: Firing, layer: int, me: Actor, work: RunUnit) -> NodeCodeDone:
         node, index = firing.node, work.key
         heard, began = me.stream.heard, trio.current_time()
         if heard:

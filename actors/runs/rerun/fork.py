@@ -26,7 +26,18 @@ import trio
 
 from ....protocol.errors import CallboardError, JournalError, NotFound, UsageError
 from ....protocol.events import Event, RunResumed
-from ....protocol.journal import FOLD, About, Answered, Asked, Began, Kept, Noted, Told, decode_about, encode_about
+from ....protocol.journal import (
+    FOLD,
+    About,
+    Answered,
+    Asked,
+    Began,
+    Kept,
+    MessageRow,
+    Noted,
+    decode_about,
+    encode_about,
+)
 from ....protocol.kernel.questions import Answer, understood
 from ....protocol.messages import ConversationBegun, GraphBegun, PersonSays, StateSet, WorkDone
 from ....protocol.outcome import Outcome
@@ -409,7 +420,7 @@ def _with_other_words(rows: list[Placed], prompt: str | None, state: dict[str, A
     if not any(map(_is_done, rows)):  # Results that were noted for the old prompt are of no use.
         words = {} if prompt is None else {"prompt": prompt}
         return _with_request(rows, state={**request.state, **state}, **words)[:1]
-    begun = next((row.message for path, row in rows if not path and isinstance(row, Told)), None)
+    begun = next((row.message for path, row in rows if not path and isinstance(row, MessageRow)), None)
     if isinstance(begun, GraphBegun):
         if prompt is not None:
             rows, state = _with_request(rows, prompt=prompt), {PROMPT_KEY: prompt, **state}
@@ -426,11 +437,13 @@ def _is_done(placed: Placed) -> bool:
     row = placed[1]
     if isinstance(row, Noted) and is_of_files(row.name):
         return False
-    return isinstance(row, Noted | Answered | Asked) or (isinstance(row, Told) and isinstance(row.message, WorkDone))
+    return isinstance(row, Noted | Answered | Asked) or (
+        isinstance(row, MessageRow) and isinstance(row.message, WorkDone)
+    )
 
 
 def _row_with_message(rows: list[Placed], message: Kept) -> Placed:
-    return "", Told(rows[-1][1].at, message)
+    return "", MessageRow(rows[-1][1].at, message)
 
 
 def _answers(rows: list[Placed], ids: Mapping[str, str], changes: ForkChanges) -> list[Placed]:

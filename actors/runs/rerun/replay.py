@@ -28,9 +28,9 @@ import trio
 from ....protocol.effects import Effect, Work
 from ....protocol.errors import Unsupported
 from ....protocol.events import Event, RunResumed
-from ....protocol.journal import About, Answered, AnyRow, Asked, Began, Noted, Over, Spoilt, Told
+from ....protocol.journal import About, Answered, AnyRow, Asked, Began, MessageRow, Noted, Over, Spoilt, name_of_kind
 from ....protocol.kernel.questions import Answer, Question
-from ....protocol.messages import ChildEnded, FromBelow, Idle, Letter, PersonSays, StateSet
+from ....protocol.messages import ChildEnded, FromBelow, Idle, PersonSays, StateSet, TeamMessage
 from ....protocol.outcome import Outcome
 from ....protocol.requests import RunRequest
 from ...io.directories import journal_dir
@@ -124,7 +124,9 @@ def _past(rows: list[Placed]) -> _Past | None:
     replay begins at the fork.
     """
     found = [
-        place for place, (_, row) in enumerate(rows) if isinstance(row, Told) and isinstance(row.message, StateSet)
+        place
+        for place, (_, row) in enumerate(rows)
+        if isinstance(row, MessageRow) and isinstance(row.message, StateSet)
     ]
     if not found:
         return None
@@ -262,7 +264,7 @@ class ReplayedRun(JournaledRun):
                 index.differs(place + 1, path, f"the run was {was.status}, and is {row.status} now")
         # After the last recorded row, everything is new and no difference.
         elif index.next is not None:
-            index.differs(0, path, f"it came to what no row says: {type(row).__name__.lower()}")
+            index.differs(0, path, f"it came to what no row says: {name_of_kind(row).lower()}")
 
 
 class ReplayedScopes(Scopes):
@@ -285,7 +287,7 @@ class ReplayedScopes(Scopes):
         self._current = actor
         return super().of(actor)
 
-    def player(self, scope: JournalScope, path: str, past: list[Told]) -> JournalPlayer:
+    def player(self, scope: JournalScope, path: str, past: list[MessageRow]) -> JournalPlayer:
         self.actors[path] = self._current
         return ReplayedPlayer(scope, path, past, self._index, self._sequencer)
 
@@ -321,7 +323,7 @@ class ReplayedPlayer(JournalPlayer):
     lines_up = True
 
     def __init__(
-        self, scope: JournalScope, path: str, past: list[Told], index: JournalIndex, sequencer: Sequencer
+        self, scope: JournalScope, path: str, past: list[MessageRow], index: JournalIndex, sequencer: Sequencer
     ) -> None:
         super().__init__(scope, path, past)
         self._index = index
@@ -347,7 +349,7 @@ class ReplayedPlayer(JournalPlayer):
         if isinstance(ended, int):
             place = index.end_of(work_path(self.path, ended))
         else:
-            place = index.find(self.path, lambda row: isinstance(row, Told) and _is_of_child(row.message, ended))
+            place = index.find(self.path, lambda row: isinstance(row, MessageRow) and _is_of_child(row.message, ended))
         if place is None and not index.is_over:
             await trio.sleep_forever()
         elif place is not None and not index.is_given(place):
@@ -397,7 +399,7 @@ class _RecordedDecider:
         told: Message = message
         # The order of messages from other actors is not fixed by the sequencer, so they may have to wait for their
         # rows.
-        by_others = isinstance(message, FromBelow | Letter | PersonSays)
+        by_others = isinstance(message, FromBelow | TeamMessage | PersonSays)
         if by_others and not self.folds and self._sequencer.holds(self._path, message):
             return []
         if not self.folds and (not isinstance(message, Idle) or self._is_next(message)):
@@ -410,6 +412,6 @@ class _RecordedDecider:
 
     def _is_next(self, message: Idle) -> bool:
         """Return whether the rows record this `Idle` message, which usually they do not."""
-        place = self._index.find(self._path, lambda row: isinstance(row, Told))
+        place = self._index.find(self._path, lambda row: isinstance(row, MessageRow))
         row = None if place is None else self._index.row(place)
-        return isinstance(row, Told) and row.message == message
+        return isinstance(row, MessageRow) and row.message == message

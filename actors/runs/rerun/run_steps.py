@@ -25,11 +25,12 @@ from ....protocol.journal import (
     Began,
     Intends,
     Lived,
+    MessageRow,
     Noted,
     Over,
     Spoilt,
-    Told,
     decode_value,
+    name_of_kind,
 )
 from ....protocol.messages import Failure
 from ...engine.graph.decider import GraphDecider
@@ -87,7 +88,7 @@ def entered(rows: Sequence[Placed], plan: GraphPlan) -> list[Entered]:
     # Rows have keys and no node names. Running the decider again over its messages shows the node of each key.
     decider, found, uses = GraphDecider(plan), [], dict[int, int]()
     for number, (path, row) in enumerate(rows, 1):
-        if path or not isinstance(row, Told):
+        if path or not isinstance(row, MessageRow):
             continue
         message = row.message
         effects = decider.begin(message) if isinstance(message, messages.GraphBegun) else decider.on(message)
@@ -119,7 +120,7 @@ class _Names:
         self._visits: dict[tuple[str, str], int] = {}
         self._calls: dict[str, tuple[int, Sequence[ToolCall]]] = {}
         for number, (path, row) in enumerate(rows, 1):
-            if isinstance(row, Told):
+            if isinstance(row, MessageRow):
                 self._text_of(number, path, row.message)
             elif isinstance(row, Intends):
                 self._guessed.setdefault(path, row.what)
@@ -147,12 +148,12 @@ class _Names:
         elif isinstance(message, messages.Replied):
             self._name_calls(path, message.key)
             self._calls[path] = message.key, message.reply.tool_calls
-        elif isinstance(message, messages.Summarized | messages.ResultsKept | messages.LookedAround):
+        elif isinstance(message, messages.Summarized | messages.ResultsStored | messages.ToolsChecked):
             self._name_calls(path, message.key)
         elif isinstance(message, messages.WorkDone):
             # Rows have the end of work only; a visit is counted when it ends.
             work = self._ended[number] = self._end_of(path, message.key)
-            if isinstance(message, messages.NodeLeft):
+            if isinstance(message, messages.NodeDone):
                 visit = self._visits[path, message.node] = self._visits.get((path, message.node), 0) + 1
                 name = f"{message.node}[{message.key}]" if path in self._in_map else f"{message.node}#{visit}"
                 self._names.setdefault(work, name)
@@ -176,9 +177,9 @@ class _Names:
 
 def _step(number: int, path: str, row: AnyRow, names: _Names) -> RowStep:
     where, question = path, ""
-    if isinstance(row, Told):
+    if isinstance(row, MessageRow):
         what, text = _of_message(row.message)
-        if isinstance(row.message, messages.NodeLeft | messages.ToolDone | messages.WorkFailed):
+        if isinstance(row.message, messages.NodeDone | messages.ToolDone | messages.WorkFailed):
             where = names.ended(number)
         elif isinstance(row.message, messages.FamilyCalled):
             where = work_path(path, row.message.key)
@@ -218,7 +219,7 @@ def _of_row(row: AnyRow) -> tuple[str, str]:
             return (row.name, "") if row.name != REPLY else ("reply", _reply(decode_value(row.value, ChatReply)))
         case Spoilt():
             return "can't be kept", row.why
-    return type(row).__name__.lower(), ""
+    return name_of_kind(row).lower(), ""
 
 
 def _of_message(message: Any) -> tuple[str, str]:
@@ -232,7 +233,7 @@ def _of_message(message: Any) -> tuple[str, str]:
             return "conversation", _last_words(message.turns)
         case messages.StateSet():
             return "state set", _pairs(message.state)
-        case messages.NodeLeft():
+        case messages.NodeDone():
             what = "left" if message.failure is None else "failed" if message.targets is None else "failed, goes on"
             return what, _node_of_exit(message)
         case messages.Replied():
@@ -247,7 +248,7 @@ def _of_message(message: Any) -> tuple[str, str]:
             return "told", f"{message.text} (by {message.by})" if message.by else message.text
         case messages.FamilyCalled():
             return "call", f"{message.name} {as_text(message.arguments)}"
-        case messages.Letter():
+        case messages.TeamMessage():
             return "letter", f"{message.sender}: {as_text(msgspec.to_builtins(message.payload))}"
         case messages.ChildEnded():
             return f"child {message.record.status}", f"{message.record.id}: {message.record.output}"
@@ -257,10 +258,10 @@ def _of_message(message: Any) -> tuple[str, str]:
             return "time is over", message.name
         case messages.Partial():
             return "partial reply", message.text
-    return _words(type(message).__name__), ""
+    return _words(name_of_kind(message)), ""
 
 
-def _node_of_exit(message: messages.NodeLeft) -> str:
+def _node_of_exit(message: messages.NodeDone) -> str:
     to = f" -> {', '.join(message.targets)}" if message.targets else ""
     if message.failure is not None:
         return _error(message.failure) + to

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ....protocol.journal import LETTER, Posted
-from ....protocol.messages import FamilyCalled, Letter, Payload, Text
+from ....protocol.messages import FamilyCalled, Payload, TeamMessage, Text
 from ....supervisors import Actor
 from ..journal.actor_journal import noted, was_answered
 from ..playback import now
@@ -164,7 +164,7 @@ def post(me: Actor | None, seat: TeamPosition, below: PostOffice | None, to: str
         return _not_sent(f"Agent '{to}' runs on another worker of the cluster, which team messages do not reach")
     # The address decides the sender's name: a child knows this agent as its parent, others by its id.
     own_child = to != PARENT and below is not None and to in below.children
-    letter = Letter(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
+    letter = TeamMessage(sender=PARENT if own_child else seat.id, payload=payload, written=now(me))
     if not address.send(letter):
         full = f"The inbox of '{to}' is full ({address.unread} unread messages); the message was not delivered"
         return _not_sent(full)

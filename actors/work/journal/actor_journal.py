@@ -22,7 +22,7 @@ import trio
 
 from ....protocol.effects import AnswerChild, CancelChild, Effect, InPlace, Spawn, Work
 from ....protocol.errors import CallboardError
-from ....protocol.journal import CAN_BE_KEPT, Answered, AnyRow, Asked, Intends, Noted, Told, decode_value
+from ....protocol.journal import CAN_BE_KEPT, Answered, AnyRow, Asked, Intends, MessageRow, Noted, decode_value
 from ....protocol.kernel.events import QuestionAnswered
 from ....protocol.kernel.messages import Message
 from ....protocol.kernel.questions import Answer, Question
@@ -34,7 +34,7 @@ from ....protocol.messages import (
     FromBelow,
     Idle,
     Interrupted,
-    Letter,
+    TeamMessage,
     WorkDone,
 )
 from ....supervisors.escalation import remembers
@@ -221,7 +221,7 @@ class Scopes:
             each = each.parent
         raise CannotGoOn(f"{actor.path} does not belong to {self.run.rows.run}")
 
-    def player(self, scope: JournalScope, path: str, past: list[Told]) -> JournalPlayer:
+    def player(self, scope: JournalScope, path: str, past: list[MessageRow]) -> JournalPlayer:
         """Return the player for the decider of this path, of an actor of this scope."""
         return JournalPlayer(scope, path, past)
 
@@ -297,7 +297,7 @@ class JournalPlayer:
     __slots__ = ("_highest", "_idle", "_in_place", "_run", "_scope", "_uses", "past", "path")
     lines_up = False
 
-    def __init__(self, scope: JournalScope, path: str, past: list[Told]) -> None:
+    def __init__(self, scope: JournalScope, path: str, past: list[MessageRow]) -> None:
         self.past = past
         self.path = path
         self._scope = scope
@@ -346,7 +346,7 @@ class JournalPlayer:
         """Return the journal path of the child with this id."""
         return f"{self.path}/{id}" if self.path else id
 
-    def undelivered_messages(self) -> list[Letter]:
+    def undelivered_messages(self) -> list[TeamMessage]:
         """Return the team messages that were sent to the decider and not delivered, once."""
         return self._run.shared.undelivered.pop(self.path, [])
 

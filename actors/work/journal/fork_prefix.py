@@ -24,10 +24,10 @@ from ....protocol.journal import (
     Began,
     Intends,
     Lived,
+    MessageRow,
     Noted,
     Over,
     Spoilt,
-    Told,
     decode,
     encode,
 )
@@ -126,7 +126,7 @@ def part_ids(rows: Sequence[Placed], at: int) -> set[str]:
             id = row.name.removeprefix(PART)
             finished.add(id)
             ends.setdefault(_first_use(path), []).append(id)
-        elif isinstance(row, Told) and isinstance(row.message, WorkDone):
+        elif isinstance(row, MessageRow) and isinstance(row.message, WorkDone):
             waited = ends.pop(work_path(path, row.message.key), ())
             if place >= at:
                 finished.difference_update(waited)
@@ -141,7 +141,7 @@ def open_questions(rows: Sequence[Placed]) -> dict[str, tuple[str, Question]]:
             asked[row.question.id] = path, row.question
         elif isinstance(row, Answered):
             asked.pop(row.answer.question, None)
-        elif isinstance(row, Told) and isinstance(row.message, WorkDone):
+        elif isinstance(row, MessageRow) and isinstance(row.message, WorkDone):
             # The end of the work closes its open questions.
             ended = work_path(path, row.message.key)
             asked = {id: each for id, each in asked.items() if not _is_of(each[0], ended)}
@@ -170,7 +170,7 @@ def _retained_rows(rows: Sequence[Placed], at: int) -> list[int]:
     for place, (path, row) in enumerate(rows[:at]):
         if isinstance(row, Intends):
             begun.setdefault(path, place)
-        elif isinstance(row, Told) and isinstance(row.message, WorkDone):
+        elif isinstance(row, MessageRow) and isinstance(row.message, WorkDone):
             ended = work_path(path, row.message.key)
             begun = {work: since for work, since in begun.items() if not _is_of(work, ended)}
     retained = []
@@ -189,7 +189,7 @@ def _renamed(row: AnyRow, ids: Mapping[str, str]) -> AnyRow:
     if isinstance(row, Answered):
         answer = msgspec.structs.replace(row.answer, question=ids.get(row.answer.question, row.answer.question))
         return msgspec.structs.replace(row, answer=answer)
-    if isinstance(row, Told) and isinstance(row.message, EscalationNoted) and row.message.question.id in ids:
+    if isinstance(row, MessageRow) and isinstance(row.message, EscalationNoted) and row.message.question.id in ids:
         question = msgspec.structs.replace(row.message.question, id=ids[row.message.question.id])
         return msgspec.structs.replace(row, message=msgspec.structs.replace(row.message, question=question))
     return row

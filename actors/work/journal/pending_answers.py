@@ -16,7 +16,7 @@ import msgspec
 
 from ....protocol.decoding import msgpack_decoder
 from ....protocol.errors import Conflict, NotFound
-from ....protocol.journal import Answered, AnyRow, Asked, Told, decode
+from ....protocol.journal import Answered, AnyRow, Asked, MessageRow, decode
 from ....protocol.kernel.questions import Answer, Question, understood
 from ....protocol.messages import WorkDone
 
@@ -66,7 +66,9 @@ def open_questions(past: Past) -> list[Asked]:
 def _ended(rows: list[tuple[str, AnyRow]]) -> Counter[tuple[str, int]]:
     """Count the ends of work by key and path of its decider."""
     return Counter(
-        (path, row.message.key) for path, row in rows if isinstance(row, Told) and isinstance(row.message, WorkDone)
+        (path, row.message.key)
+        for path, row in rows
+        if isinstance(row, MessageRow) and isinstance(row.message, WorkDone)
     )
 
 

@@ -38,11 +38,11 @@ from ....protocol.journal import (
     Intends,
     Kept,
     Lived,
+    MessageRow,
     Noted,
     Over,
     Posted,
     Spoilt,
-    Told,
     decode,
     decode_value,
     encode,
@@ -51,7 +51,7 @@ from ....protocol.journal import (
     encode_value,
 )
 from ....protocol.kernel.questions import Answer
-from ....protocol.messages import Letter, Replied, ServersAnew, ToolDone
+from ....protocol.messages import Replied, ServersRestarted, TeamMessage, ToolDone
 from ...io.secret_redaction import holds, without_secrets
 from ..spending.meter import PartUsage
 
@@ -84,7 +84,7 @@ class SharedState(msgspec.Struct):
         spent: all replies of models.
     """
 
-    undelivered: dict[str, list[Letter]] = {}
+    undelivered: dict[str, list[TeamMessage]] = {}
     asked: dict[str, float] = {}
     answered: dict[str, str] = {}
     servers: dict[str, dict[str, None]] = {}
@@ -103,7 +103,7 @@ class SharedState(msgspec.Struct):
             # The conversation is the parent of the call's path. A dict keeps the order of use.
             if row.server:
                 self.servers.setdefault(path.rpartition("/")[0], {})[row.server] = None
-        elif isinstance(row, Told):
+        elif isinstance(row, MessageRow):
             self._count(path, row.message)
 
     def spends(self, path: str, reply: ChatReply, *, to_decider: bool) -> None:
@@ -125,11 +125,11 @@ class SharedState(msgspec.Struct):
 
     def _count(self, path: str, message: object) -> None:
         # Delivery in an earlier incarnation, so the next one must not repeat it.
-        if isinstance(message, Letter):
+        if isinstance(message, TeamMessage):
             on_their_way = self.undelivered.get(path, [])
             if message in on_their_way:
                 on_their_way.remove(message)
-        elif isinstance(message, ServersAnew):
+        elif isinstance(message, ServersRestarted):
             known = self.servers.get(path, {})
             for server in message.servers:
                 known.pop(server, None)
@@ -147,7 +147,7 @@ def what_is_no_data(row: object, error: Exception) -> str:
         row: the row, or a value of one.
         error: error of the encoder.
     """
-    inside = row.message if isinstance(row, Told) else row
+    inside = row.message if isinstance(row, MessageRow) else row
     node = getattr(inside, "node", None)
     whose = f"node '{node}'" if isinstance(node, str) else type(inside).__name__
     found = _found(inside, (), DEEPEST)
@@ -226,7 +226,7 @@ class CannotGoOn(JournalError):
 class EarlierRows(msgspec.Struct):
     """Rows of one path from earlier incarnations: messages to its deciders, and all others."""
 
-    told: list[Told] = []
+    told: list[MessageRow] = []
     others: list[AnyRow] = []
 
 
@@ -322,7 +322,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             past.spoilt = past.spoilt or row.why
         elif not isinstance(row, Lived | Over | Began):
             before = past.paths.setdefault(each.actor, EarlierRows())
-            if isinstance(row, Told):
+            if isinstance(row, MessageRow):
                 before.told.append(row)
             else:
                 before.others.append(row)
@@ -335,7 +335,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
             replies, parts = len(past.replies), len(past.parts)
             _count(past, row, nodes)
             for reply in past.replies[replies:]:
-                past.shared.spends(each.actor, reply, to_decider=isinstance(row, Told))
+                past.shared.spends(each.actor, reply, to_decider=isinstance(row, MessageRow))
             for part in past.parts[parts:]:
                 past.shared.add_remote_spending(each.actor, part)
     if past is None:
@@ -348,7 +348,7 @@ def past_of(rows: Iterable[StoredRow]) -> RunPast:
 
 
 def _count(past: RunPast, row: AnyRow, nodes: dict[str, str]) -> None:
-    if isinstance(row, Told):
+    if isinstance(row, MessageRow):
         if isinstance(row.message, Replied):
             past.replies.append(row.message.reply)
         elif isinstance(row.message, ToolDone):
@@ -480,7 +480,7 @@ class JournaledRun:
 
     def append_message(self, path: str, message: Kept) -> None:
         """Append a message to a decider. A faster `append`, since it runs for each message of a run."""
-        row = Told(int((self._clock() - self._zero) * 1000), message)
+        row = MessageRow(int((self._clock() - self._zero) * 1000), message)
         if self._stopping():
             self.hand_over()
         try:

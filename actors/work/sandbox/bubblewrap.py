@@ -158,12 +158,14 @@ def _needed(places: Mapping[str, list[str]]) -> dict[str, list[str]]:
     for path in sorted(places, key=len):
         how = places[path]
         above = needed.get(max((each for each in needed if is_below(path, each)), key=len, default=""), [])
-        if not (_is_shown(how) and _is_shown(above)) and not (_is_hidden(how) and _is_hidden_directory(above)):
+        if not (_is_read_only_bind(how) and _is_read_only_bind(above)) and not (
+            _is_hidden(how) and _is_hidden_directory(above)
+        ):
             needed[path] = how
     return needed
 
 
-def _is_shown(how: list[str]) -> bool:
+def _is_read_only_bind(how: list[str]) -> bool:
     return len(how) == 3 and how[0] in ("--ro-bind", "--ro-bind-try") and how[1] == how[2]
 
 

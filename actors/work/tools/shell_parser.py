@@ -196,7 +196,7 @@ class _Broken(Exception):
     """The line ends within a construct."""
 
 
-class _HereDocument(msgspec.Struct):
+class _Heredoc(msgspec.Struct):
     draft: CommandDraft
     delimiter: str
     quoted: bool
@@ -211,7 +211,7 @@ class _Reader:
         self.drafts: list[CommandDraft] = []
         self.unclear: list[str] = []
         self.broken = False
-        self._here: list[_HereDocument] = []
+        self._here: list[_Heredoc] = []
         self._moved = False
         odd = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\U000e0000-\U0010ffff]", text)
         if odd is not None:
@@ -252,7 +252,7 @@ class _Reader:
             elif one == "\n":
                 self.at += 1
                 # The bodies follow the next newline, in the order of their operators.
-                self._read_here_documents()
+                self._read_heredocs()
                 complete = False
             elif two in ("&&", "||") or (one == "|" and two != "|&"):
                 if not complete:
@@ -418,7 +418,7 @@ class _Reader:
         )
         self.at += len(operator)
         if operator in ("<<", "<<-"):
-            self._begin_here_document(draft, tabs=operator == "<<-")
+            self._begin_heredoc(draft, tabs=operator == "<<-")
             return
         self._skip_blanks()
         before = self.at
@@ -452,7 +452,7 @@ class _Reader:
                 # A relative target after `cd` is in an unknown directory, which the prefix `.../` represents.
                 draft.writes.append(f"{'>>' if '>>' in operator else '>'} {'.../' if moved else ''}{plain}")
 
-    def _begin_here_document(self, draft: CommandDraft, *, tabs: bool) -> None:
+    def _begin_heredoc(self, draft: CommandDraft, *, tabs: bool) -> None:
         self._skip_blanks()
         before = self.at
         word = "" if self.peek() == "" or self.peek() in _ENDS else self._read_word()
@@ -460,9 +460,9 @@ class _Reader:
         if not _DELIMITER.fullmatch(word):
             self.note("the delimiter of a here-document")
             return
-        self._here.append(_HereDocument(draft=draft, delimiter=word, quoted=raw != word, tabs=tabs))
+        self._here.append(_Heredoc(draft=draft, delimiter=word, quoted=raw != word, tabs=tabs))
 
-    def _read_here_documents(self) -> None:
+    def _read_heredocs(self) -> None:
         pending, self._here = self._here, []
         for here in pending:
             lines = []

@@ -20,10 +20,10 @@ from callboard.actors.work.journal.actor_journal import JournalPlayer
 from callboard.actors.work.journal.run_journal import CannotGoOn
 from callboard.protocol.effects import Effect, Work
 from callboard.protocol.graph import MapNode, read_graph
-from callboard.protocol.journal import Told, decode, encode
-from callboard.protocol.messages import MapBegun, NodeLeft
+from callboard.protocol.journal import MessageRow, decode, encode
+from callboard.protocol.messages import MapBegun, NodeDone
 from callboard.protocol.workflow import read_workflow
-from callboard.protocol.workflow_messages import Crossing, Fired, NodeSaid, RunUnit, Unit, UnitsBegun, WorkflowBegun
+from callboard.protocol.workflow_messages import Crossing, Fired, NodeCodeDone, RunUnit, Unit, UnitsBegun, WorkflowBegun
 
 GRAPH = """
 name: g
@@ -49,7 +49,7 @@ class Kept:
         """The run stays what it was; `fold` raises the error as well."""
 
     def append_message(self, _: str, message: Any) -> None:
-        self.data.append(encode(Told(0, message)))
+        self.data.append(encode(MessageRow(0, message)))
 
     def tell(self, decider: Any, message: Any, *, first: bool = False) -> list[Effect]:
         effects: list[Effect] = decider.begin(message) if first else decider.on(message)
@@ -59,7 +59,7 @@ class Kept:
     def past(self, rows: int | None = None) -> JournalPlayer:
         """For another decider, which is told the first so many of them."""
         told = [decode(data) for data in self.data[:rows]]
-        return JournalPlayer(cast("Any", self), "", cast("list[Told]", told))
+        return JournalPlayer(cast("Any", self), "", cast("list[MessageRow]", told))
 
 
 def plan_of(tmp_path: Path) -> tuple[GraphPlan, MapNode]:
@@ -82,7 +82,7 @@ def test_a_map_over_ten_thousand_items_is_kept_without_them_and_folds_to_the_sam
         at = first._items[key].at
         writes = {} if at == "one" else {"done": key}
         targets = ("two",) if at == "one" else ()
-        ended = kept.tell(first, NodeLeft(key=key, node=at, writes=writes, targets=targets))
+        ended = kept.tell(first, NodeDone(key=key, node=at, writes=writes, targets=targets))
         if at == "one":
             open_.append(key)
         if len(kept.data) == 9_000:
@@ -112,7 +112,7 @@ def test_a_workflow_and_its_units_are_kept_without_what_they_began_with() -> Non
     kept_units, of_units = Kept(), UnitsDecider()
     kept_units.tell(of_units, UnitsBegun(units=units), first=True)
     for n in range(999):
-        kept_units.tell(of_units, NodeSaid(n, outputs=(Message(role="user", content=str(n)),)))
+        kept_units.tell(of_units, NodeCodeDone(n, outputs=(Message(role="user", content=str(n)),)))
     assert len(kept.data[0]) + len(kept_units.data[0]) < 20
     left = fold(UnitsDecider(), kept_units.past(), UnitsBegun(units=units))
     assert list(left.work.values()) == [units[999]]

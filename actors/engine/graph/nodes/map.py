@@ -13,7 +13,7 @@ import trio
 from .....protocol.effects import RunNode
 from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.graph import MapNode
-from .....protocol.messages import Failure, MapBegun, MapEnded, NodeLeft
+from .....protocol.messages import Failure, MapBegun, MapEnded, NodeDone
 from .....protocol.placement import Branch, needs_of
 from .....supervisors import Actor
 from ....work.context import SeparatePart
@@ -62,7 +62,7 @@ class Items(msgspec.Struct, frozen=True):
     items: list[Any]
     needs: tuple[str, ...]
 
-    async def run(self, me: Actor, work: RunNode) -> NodeLeft:
+    async def run(self, me: Actor, work: RunNode) -> NodeDone:
         """Run an item's whole branch as a remote child, and return its exit."""
         job, node, index = self.job, self.node, work.item
         assert index is not None
@@ -76,12 +76,12 @@ class Items(msgspec.Struct, frozen=True):
         seconds = trio.current_time() - began
         if error is not None:
             failure = Failure.of(as_failure(error, job.context.account, None))
-            return NodeLeft(key=work.key, node=work.node, writes={}, targets=None, failure=failure, seconds=seconds)
+            return NodeDone(key=work.key, node=work.node, writes={}, targets=None, failure=failure, seconds=seconds)
         # Without output and failures: the map's own result and `unaccepted` carry these.
         take_over(job.record, msgspec.structs.replace(outcome, output="", failures=[]))
         unaccepted = tuple(Failure.of(restored(each)) for each in outcome.failures)
         writes = {key: outcome.state[key] for key in (node.output_key,) if key in outcome.state}
-        return NodeLeft(key=work.key, node=work.node, writes=writes, targets=(), unaccepted=unaccepted, seconds=seconds)
+        return NodeDone(key=work.key, node=work.node, writes=writes, targets=(), unaccepted=unaccepted, seconds=seconds)
 
     async def _outcome(self, me: Actor, index: int) -> Outcome:
         job, node = self.job, self.node

@@ -36,7 +36,7 @@ from .....protocol.workflow.model import (
     Node,
     PassthroughConfig,
 )
-from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeSaid, Unit
+from .....protocol.workflow_messages import Called, Crossing, Fired, FireNode, Gate, NodeCodeDone, Unit
 from ...graph.result import NEVER_TOLERATED, combined, detached
 from ..edges import filled, units_of
 from ..messages import Message, carried, failure_text, signed
@@ -98,9 +98,9 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     unaccepted: tuple[CallboardError, ...] = ()
 
 
-def message_of(key: int, said: Said) -> NodeSaid:
+def message_of(key: int, said: Said) -> NodeCodeDone:
     """Return the result as a message."""
-    return NodeSaid(
+    return NodeCodeDone(
         key,
         outputs=said.outputs,
         trace=said.trace,
@@ -109,7 +109,7 @@ def message_of(key: int, said: Said) -> NodeSaid:
     )
 
 
-def restored(said: NodeSaid) -> Said:
+def restored(said: NodeCodeDone) -> Said:
     """Return the result from a message."""
     return Said(
         outputs=said.outputs,

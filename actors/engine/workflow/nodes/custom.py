@@ -16,7 +16,7 @@ from typing import cast
 
 from .....protocol.errors import CallboardError, GraphMistake
 from .....protocol.messages import Failure
-from .....protocol.workflow_messages import NODE, NodeSaid
+from .....protocol.workflow_messages import NODE, NodeCodeDone
 from .....supervisors import Actor
 from .....supervisors.user_code import failure_of, user_code
 from ....work.journal.actor_journal import scope_of
@@ -51,20 +51,20 @@ async def run_custom_node(me: Actor, job: Job) -> Said:
     if scope_of(me) is None and playback.get() is None:
         return await _run_custom(me, job)
 
-    async def run() -> NodeSaid:
+    async def run() -> NodeCodeDone:
         try:
             return message_of(0, await _run_custom(me, job))
         # Not stored as the node's result, because these errors end the run.
         except NEVER_TOLERATED:
             raise
         except CallboardError as error:
-            return NodeSaid(0, failure=Failure.of(error))
+            return NodeCodeDone(0, failure=Failure.of(error))
 
     what = f"{NODE.format(job.node.id)} ({job.node.type})"
     wanted, noted = job.shared.context.settles(None), not job.is_reported_at_once
     given = {"config": job.values, "inputs": job.inputs}
-    work = partial(whole, me, OutsideEffect("node", job.node.id, given), NodeSaid, run)
-    said = await once(me, job.node.id, what, NodeSaid, work, wanted=wanted, skipped=NodeSaid(0), noted=noted)
+    work = partial(whole, me, OutsideEffect("node", job.node.id, given), NodeCodeDone, run)
+    said = await once(me, job.node.id, what, NodeCodeDone, work, wanted=wanted, skipped=NodeCodeDone(0), noted=noted)
     return restored(said)
 
 

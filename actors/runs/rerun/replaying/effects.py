@@ -13,10 +13,10 @@ import trio
 from .....protocol.chat import ChatReply, ChatRequest
 from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError, NobodyToAsk, NodeFailed, TimedOut
-from .....protocol.journal import AnyRow, Asked, Noted, Told, decode_value
+from .....protocol.journal import AnyRow, Asked, MessageRow, Noted, decode_value
 from .....protocol.knowledge import Hit, Retrieved
-from .....protocol.messages import NodeLeft, Replied, ResultsKept, Summarized, ToolDone, WorkDone, WorkFailed
-from .....protocol.workflow_messages import CALL, CODE, NODE, NodeSaid
+from .....protocol.messages import NodeDone, Replied, ResultsStored, Summarized, ToolDone, WorkDone, WorkFailed
+from .....protocol.workflow_messages import CALL, CODE, NODE, NodeCodeDone
 from .....supervisors.escalation import HOLD, Verdict
 from ....work.journal.actor_journal import scope_of
 from ....work.journal.run_journal import HOOK, REPLY, SERVER_TOOLS
@@ -92,10 +92,10 @@ class RowEffects:
         await self._sequencer.take(place if place is not None else end)
         if reply is not None:
             return played.answered(reply)
-        message = None if row is None else row.message if isinstance(row, Told) else None
+        message = None if row is None else row.message if isinstance(row, MessageRow) else None
         if row is None and end is not None:
             ended = self._index.row(end)
-            message = ended.message if isinstance(ended, Told) else None
+            message = ended.message if isinstance(ended, MessageRow) else None
         raise played.failed(_error(message))
 
     async def done(self, me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
@@ -196,7 +196,7 @@ class RowEffects:
         await self._ask_again(me, path, place)
         await self._sequencer.take(place)
         row = None if place is None else self._index.row(place)
-        return row.message if isinstance(row, Told) and isinstance(row.message, WorkDone) else None
+        return row.message if isinstance(row, MessageRow) and isinstance(row.message, WorkDone) else None
 
     async def _ask_again(self, me: Actor, path: str, place: int | None) -> None:
         """Ask the questions that this path's effect asked before its end, so that their events appear again."""
@@ -221,9 +221,9 @@ class RowEffects:
         from .....supervisors.process import Completed
 
         message = await self._ended(me)
-        if not isinstance(message, NodeLeft) or message.failure is None:
-            written = dict(message.writes) if isinstance(message, NodeLeft) else {}
-            targets = message.targets if isinstance(message, NodeLeft) else None
+        if not isinstance(message, NodeDone) or message.failure is None:
+            written = dict(message.writes) if isinstance(message, NodeDone) else {}
+            targets = message.targets if isinstance(message, NodeDone) else None
             # The row has the targets that were chosen; a script chooses by `_next` in its output.
             if targets is not None and len(targets) == 1:
                 written["_next"] = targets[0]
@@ -241,9 +241,9 @@ class RowEffects:
 
     async def _retrieved(self, me: Actor) -> Any:
         message = await self._ended(me)
-        if isinstance(message, NodeLeft) and message.failure is not None:
+        if isinstance(message, NodeDone) and message.failure is not None:
             raise message.failure.restore()
-        output = message.output if isinstance(message, NodeLeft) else None
+        output = message.output if isinstance(message, NodeDone) else None
         if not isinstance(output, dict):
             return Retrieved()
         chunks = tuple(convert(each, Hit) for each in output.get("chunks", ()))
@@ -265,7 +265,7 @@ class RowEffects:
         failure = failure_of(message)
         if failure is not None:
             raise failure.restore()
-        said = NodeSaid(0, outputs=message.outputs, trace=message.trace, unaccepted=message.unaccepted)
+        said = NodeCodeDone(0, outputs=message.outputs, trace=message.trace, unaccepted=message.unaccepted)
         return said.outputs[0].text if kind is str else said
 
     async def _found(self, me: Actor, name: str) -> list[str]:
@@ -273,7 +273,7 @@ class RowEffects:
         path = _path(me)
         place = self._index.give(path, lambda row: isinstance(row, Noted) and row.name == name)
         if place is None:
-            if self._index.free(path, lambda row: isinstance(row, Noted | Told | Asked)) is None:
+            if self._index.free(path, lambda row: isinstance(row, Noted | MessageRow | Asked)) is None:
                 failure = failure_of(await self._ended(me))
                 if failure is not None:
                     raise failure.restore()
@@ -295,11 +295,13 @@ class RowEffects:
         return decode_value(noted.value, kind)
 
     async def _files(self, me: Actor) -> Any:
-        place = self._index.give(_path(me), lambda row: isinstance(row, Told) and isinstance(row.message, ResultsKept))
+        place = self._index.give(
+            _path(me), lambda row: isinstance(row, MessageRow) and isinstance(row.message, ResultsStored)
+        )
         await self._sequencer.take(place)
         row = None if place is None else self._index.row(place)
-        message = row.message if isinstance(row, Told) else None
-        return list(message.files) if isinstance(message, ResultsKept) else []
+        message = row.message if isinstance(row, MessageRow) else None
+        return list(message.files) if isinstance(message, ResultsStored) else []
 
     def _tools(self, me: Actor, effect: OutsideEffect) -> Any:
         name = f"{SERVER_TOOLS}{effect.name}"
@@ -308,7 +310,7 @@ class RowEffects:
             if not noted:
                 place = self._index.result_of(_path(me))
                 row = None if place is None else self._index.row(place)
-                failure = failure_of(row.message) if isinstance(row, Told) else None
+                failure = failure_of(row.message) if isinstance(row, MessageRow) else None
                 if failure is not None:  # The list was unavailable, and that is the failure of its node.
                     raise failure.restore()
                 raise CallboardError(f"the rows don't say which tools MCP server '{effect.name}' has")
@@ -324,13 +326,13 @@ def _path(me: Actor) -> str:
 def _is_reply(row: AnyRow) -> bool:
     if isinstance(row, Noted):
         return row.name == REPLY
-    return isinstance(row, Told) and isinstance(row.message, Replied | Summarized | WorkFailed)
+    return isinstance(row, MessageRow) and isinstance(row.message, Replied | Summarized | WorkFailed)
 
 
 def _reply(row: AnyRow) -> ChatReply | None:
     if isinstance(row, Noted):
         return decode_value(row.value, ChatReply)
-    message = row.message if isinstance(row, Told) else None
+    message = row.message if isinstance(row, MessageRow) else None
     if isinstance(message, Replied):
         return message.reply
     return ChatReply(text=message.summary) if isinstance(message, Summarized) else None

@@ -25,10 +25,10 @@ from .....protocol.journal import (
     Began,
     Intends,
     Lived,
+    MessageRow,
     Noted,
     Over,
     Spoilt,
-    Told,
 )
 from .....protocol.messages import (
     ChildEnded,
@@ -39,8 +39,8 @@ from .....protocol.messages import (
     Follows,
     FromBelow,
     Interrupted,
-    Letter,
     PersonSays,
+    TeamMessage,
     WorkDone,
     WorkFailed,
 )
@@ -107,9 +107,9 @@ class JournalIndex:
                 whole = _SHORTER.sub("", whole)
             if isinstance(row, Answered):
                 self._answers.setdefault(row.answer.question, []).append(place)
-            elif isinstance(row, Told) and isinstance(row.message, WorkDone):
+            elif isinstance(row, MessageRow) and isinstance(row.message, WorkDone):
                 self._ends.setdefault((path, row.message.key), []).append(place)
-            elif isinstance(row, Told) and isinstance(row.message, FamilyCalled):
+            elif isinstance(row, MessageRow) and isinstance(row.message, FamilyCalled):
                 self._calls.setdefault((path, row.message.key), []).append(place)
             self._of.setdefault(path, []).append(place)
             about_unknown = isinstance(row, Asked) and path in intended and row.question.permission is not None
@@ -183,7 +183,7 @@ class JournalIndex:
     def _messages(self, path: str) -> Iterator[Any]:
         """Yield the remaining messages to the decider of this path."""
         rows = map(self.row, self._unreached(path))
-        return (row.message for row in rows if isinstance(row, Told))
+        return (row.message for row in rows if isinstance(row, MessageRow))
 
     def mark_reached(self, place: int) -> None:
         """Mark the row as reached: the replay has reached it."""
@@ -232,7 +232,7 @@ class JournalIndex:
         """Return `end_of` if that row is not given, and the work ended by itself: cancelled work had no result."""
         for place in self._ends.get(_placed(path), ()):
             row = self.row(place)
-            cancelled = isinstance(row, Told) and isinstance(row.message, WorkFailed) and not row.message.crashed
+            cancelled = isinstance(row, MessageRow) and isinstance(row.message, WorkFailed) and not row.message.crashed
             if not self._given[place] and not self._reached[place] and not cancelled:
                 return place
         return None
@@ -251,7 +251,7 @@ class JournalIndex:
         None: whether the next message is mail, or comes from a descendant.
         """
         for message in self._messages(path):
-            if isinstance(message, Letter | PersonSays):
+            if isinstance(message, TeamMessage | PersonSays):
                 return True
             if key is None:
                 return isinstance(message, FromBelow)
@@ -265,11 +265,11 @@ class JournalIndex:
             # A replayed escalation has a new id; the row has the original one.
             id = self._escalations.get((path, message.id), message.id)
             message = msgspec.structs.replace(message, id=id)
-        return self.find(path, lambda row: isinstance(row, Told) and _is_same(row.message, message))
+        return self.find(path, lambda row: isinstance(row, MessageRow) and _is_same(row.message, message))
 
     def is_first(self, path: str, place: int) -> bool:
         """Return whether this row is the next message to the decider of this path."""
-        return place == self.find(path, lambda row: isinstance(row, Told))
+        return place == self.find(path, lambda row: isinstance(row, MessageRow))
 
     def message(self, path: str, message: Any) -> Any:
         """Return the recorded message for a message that the decider of this path receives in the replay.
@@ -287,7 +287,7 @@ class JournalIndex:
             return message  # Otherwise the process was killed before it stored the message.
         self.mark_reached(place)
         row = self.row(place)
-        assert isinstance(row, Told)
+        assert isinstance(row, MessageRow)
         if isinstance(message, Follows):  # This message is stored without its contents.
             return message
         if isinstance(row.message, EscalationClosed):
@@ -324,7 +324,7 @@ def _is_same(one: Any, other: Any) -> bool:
         return False
     if isinstance(one, WorkDone | FamilyCalled):
         return bool(one.key == other.key)
-    if isinstance(one, Letter):
+    if isinstance(one, TeamMessage):
         return bool((one.sender, one.payload) == (other.sender, other.payload))
     if isinstance(one, ChildEnded):
         return bool(one.record.id == other.record.id)
@@ -351,7 +351,7 @@ def _first_difference(wanted: Any, found: Any) -> str:
 
 
 def _short_value(value: Any) -> str:
-    inner = value.message if isinstance(value, Told) else value
+    inner = value.message if isinstance(value, MessageRow) else value
     return _cut(inner)
 
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from .....protocol.journal import Answered, AnyRow, Told
-from .....protocol.messages import ChildEnded, FromBelow, PersonSays, ServersAnew, ToolDone, WorkDone, WorkFailed
+from .....protocol.journal import Answered, AnyRow, MessageRow
+from .....protocol.messages import ChildEnded, FromBelow, PersonSays, ServersRestarted, ToolDone, WorkDone, WorkFailed
 from ....work.journal.fork_prefix import work_path
 from .journal_index import JournalIndex, failure_of
 
@@ -217,8 +217,8 @@ class Sequencer:
             self.actors[path].ref.tell_nowait(message)
 
     def _act(self, path: str, row: AnyRow) -> None:
-        message: Any = row.message if isinstance(row, Told) else None
-        if isinstance(message, PersonSays) or (isinstance(message, ServersAnew) and path in self.senders):
+        message: Any = row.message if isinstance(row, MessageRow) else None
+        if isinstance(message, PersonSays) or (isinstance(message, ServersRestarted) and path in self.senders):
             self._advance(path, message)
         elif isinstance(message, ChildEnded):
             if (child := f"{path}/{message.record.id}".lstrip("/")) in self.actors:

@@ -11,9 +11,9 @@ from callboard.actors.engine.conversation.run import ConversationSetup
 from callboard.protocol.chat import ChatReply, ToolCall, UserTurn
 from callboard.protocol.effects import CallModel, Emit, Finish
 from callboard.protocol.events import Warned
-from callboard.protocol.messages import ConversationBegun, Idle, Replied, ServersAnew
+from callboard.protocol.messages import ConversationBegun, Idle, Replied, ServersRestarted
 
-ANEW = ServersAnew(servers=("notes",))
+ANEW = ServersRestarted(servers=("notes",))
 NEWS = "The MCP server 'notes' runs anew."
 
 
@@ -49,7 +49,7 @@ def test_a_request_that_was_under_way_is_made_with_the_news_and_the_old_one_is_f
 ) -> None:
     decider = begun()
     first = asked(decider.on(Idle("turn")))
-    again = asked(decider.on(ServersAnew(servers=names)))
+    again = asked(decider.on(ServersRestarted(servers=names)))
     assert again.key > first.key
     assert len(again.messages) == 2
     assert all(f"'{name}'" in str(again.messages[1]) for name in names)

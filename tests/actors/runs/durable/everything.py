@@ -15,7 +15,7 @@ from forking import FORKS
 from support.fake_models import FakeModels, Reply, Request
 
 from callboard.actors.work.journal.run_journal import REPLY
-from callboard.protocol.journal import AnyRow, Noted, Told, decode
+from callboard.protocol.journal import AnyRow, MessageRow, Noted, decode
 from callboard.protocol.messages import Replied
 from callboard.supervisors.journal.reading import read_run, stored_runs
 
@@ -197,7 +197,7 @@ class House:
     def replies(self) -> int:
         """How many replies of the model are on disk."""
         return sum(
-            (isinstance(row, Told) and isinstance(row.message, Replied))
+            (isinstance(row, MessageRow) and isinstance(row.message, Replied))
             or (isinstance(row, Noted) and row.name == REPLY)
             for _, row in self.rows()
         )

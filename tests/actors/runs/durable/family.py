@@ -24,7 +24,7 @@ from everything import DO
 from played_agents import HANGS, AgentsHouse, Call, Played, Said, plain
 from support.fake_models import FakeModels
 
-from callboard.protocol.journal import Intends, Told
+from callboard.protocol.journal import Intends, MessageRow
 
 NOTING = Path(__file__).with_name("noting.py")
 
@@ -162,5 +162,5 @@ class FamilyHouse(AgentsHouse):
     def has_used(self) -> bool:
         """Whether that agent has used the server, and has not ended, as far as is on disk."""
         rows = [row for path, row in self.rows() if path.startswith("agent_served_")]
-        ended = any(isinstance(row, Told) and "SERVED" in str(row.message) for row in rows[1:])
+        ended = any(isinstance(row, MessageRow) and "SERVED" in str(row.message) for row in rows[1:])
         return not ended and any(isinstance(row, Intends) for row in rows)

@@ -23,7 +23,7 @@ import trio
 from everything import DO, House
 from support.fake_models import FakeModels, Reply, Request
 
-from callboard.protocol.journal import Told
+from callboard.protocol.journal import MessageRow
 from callboard.protocol.messages import Replied
 
 Call = tuple[str, dict[str, Any]]
@@ -136,7 +136,7 @@ class AgentsHouse(House):
 
     def answered(self) -> set[str]:
         """The marks of requests whose replies are on disk."""
-        told = [row.message for _, row in self.rows() if isinstance(row, Told)]
+        told = [row.message for _, row in self.rows() if isinstance(row, MessageRow)]
         texts = [message.reply.text for message in told if isinstance(message, Replied)]
         return {found for text in texts for found in re.findall(r"#([0-9a-f]{12})$", text)}
 

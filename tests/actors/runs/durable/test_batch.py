@@ -18,8 +18,8 @@ from support.starter import forked
 from support.waiting import until
 
 from callboard.actors.runs.stored_runs import interrupted
-from callboard.protocol.journal import Began, Intends, Told, decode
-from callboard.protocol.messages import NodeLeft
+from callboard.protocol.journal import Began, Intends, MessageRow, decode
+from callboard.protocol.messages import NodeDone
 from callboard.supervisors.journal.reading import read_run, stored_runs
 from callboard.supervisors.journal.row import State
 
@@ -92,7 +92,7 @@ class Works:
             assert past is not None
             rows = [decode(row.data) for row in past.rows]
             begun = any(isinstance(row, Intends) for row in rows)
-            ended = any(isinstance(row, Told) and isinstance(row.message, NodeLeft) for row in rows)
+            ended = any(isinstance(row, MessageRow) and isinstance(row.message, NodeDone) for row in rows)
             if begun and not ended:
                 assert isinstance(rows[0], Began)
                 found.add(rows[0].request.prompt)

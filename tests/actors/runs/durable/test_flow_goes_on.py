@@ -18,7 +18,7 @@ from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.nodes import custom
 from callboard.actors.runs.durable import resume
 from callboard.actors.runs.stored_runs import interrupted
-from callboard.protocol.journal import Asked, Intends, Told
+from callboard.protocol.journal import Asked, Intends, MessageRow
 from callboard.protocol.workflow_messages import Fired
 
 
@@ -394,7 +394,9 @@ async def test_rows_say_once_what_goes_over_many_edges(lives: Lives) -> None:
     )
     outcome = await lives.begin(answers={"A": "x" * 1_000})
     assert outcome.output == "x" * 1_000
-    (fired,) = [row.message for _, row in lives.rows() if isinstance(row, Told) and isinstance(row.message, Fired)]
+    (fired,) = [
+        row.message for _, row in lives.rows() if isinstance(row, MessageRow) and isinstance(row.message, Fired)
+    ]
     assert [crossing.arrives for crossing in fired.crossings] == [0] * 9
 
 

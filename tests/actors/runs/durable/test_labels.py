@@ -11,7 +11,7 @@ from support.fake_models import FakeModels, Reply
 
 from callboard.actors.work.labels.flow import NOTED
 from callboard.protocol.events import ToolFinished
-from callboard.protocol.journal import Noted, Told
+from callboard.protocol.journal import MessageRow, Noted
 
 GRAPH = """
 name: g
@@ -56,5 +56,5 @@ async def test_a_run_with_labels_off_notes_none(
     (agent / "graph.yaml").write_text(GRAPH)
     (agent / "read.sh").write_text('echo \'{"page": "x"}\'\n')
     await lives.begin("g", until=entered("ask"), answers={}, yes=True)
-    assert any(isinstance(row, Told) for _, row in lives.rows())  # of the script, which has ended
+    assert any(isinstance(row, MessageRow) for _, row in lives.rows())  # of the script, which has ended
     assert not any(isinstance(row, Noted) and row.name == NOTED for _, row in lives.rows())

@@ -26,13 +26,13 @@ from callboard.protocol.journal import (
     AnyRow,
     Asked,
     Intends,
+    MessageRow,
     Noted,
-    Told,
     decode_about,
     encode,
     encode_about,
 )
-from callboard.protocol.messages import NodeLeft, Replied, Summarized, ToolDone
+from callboard.protocol.messages import NodeDone, Replied, Summarized, ToolDone
 from callboard.supervisors.journal.row import StoredRow
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -65,7 +65,7 @@ def some(name: str, of: list[Any], few: int) -> list[Any]:
 def begins(rows: list[Placed], number: int) -> bool:
     """Whether a decider began with this row."""
     row = rows[number - 1][1]
-    return isinstance(row, Told) and type(row.message).__name__.endswith("Begun")
+    return isinstance(row, MessageRow) and type(row.message).__name__.endswith("Begun")
 
 
 async def test_at_each_row_its_deciders_are_where_those_of_the_run_were(town: Town) -> None:
@@ -120,7 +120,7 @@ def counted(row: AnyRow) -> bool:
 
 def is_reply(placed: Placed) -> bool:
     row = placed[1]
-    return (isinstance(row, Told) and isinstance(row.message, Replied)) or (
+    return (isinstance(row, MessageRow) and isinstance(row.message, Replied)) or (
         isinstance(row, Noted) and row.name == REPLY
     )
 
@@ -138,8 +138,8 @@ async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(town: Town) -> N
     assert {cut(rows, "loop#2", nodes), cut(rows, loop, nodes), cut(rows, str(loop), [])} == {loop}
     assert cut(rows, "first", nodes) == at["first#1"]
     left = rows[loop - 1][1]
-    assert isinstance(left, Told)
-    assert isinstance(left.message, NodeLeft)
+    assert isinstance(left, MessageRow)
+    assert isinstance(left.message, NodeDone)
     assert left.message.node == "turn"
     asked = rows[cut(rows, "q-1-2", nodes) - 1][1]
     assert isinstance(asked, Asked)
@@ -298,7 +298,7 @@ class TestAgents:
         after_tool = next(
             number
             for number, (_, row) in enumerate(town.read(), 1)
-            if isinstance(row, Told) and isinstance(row.message, ToolDone)
+            if isinstance(row, MessageRow) and isinstance(row.message, ToolDone)
         )
         forked = await town.fork(after_tool, prompt="more words")
         assert forked.output == "heard more words"
@@ -332,7 +332,9 @@ class TestAgents:
             await callboard.run("a", "go", durable=True, id="run-1", yes=True)
         rows = town.read()
         summed = next(
-            n for n, (_, row) in enumerate(rows, 1) if isinstance(row, Told) and isinstance(row.message, Summarized)
+            n
+            for n, (_, row) in enumerate(rows, 1)
+            if isinstance(row, MessageRow) and isinstance(row.message, Summarized)
         )
         changed = (
             (town.config / "agents" / "a" / "config.yaml").read_text().replace("threshold: 400", "threshold: 90000")

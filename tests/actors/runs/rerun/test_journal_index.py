@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from callboard.actors.runs.rerun.replaying.journal_index import JournalIndex
-from callboard.protocol.journal import AnyRow, Told
+from callboard.protocol.journal import AnyRow, MessageRow
 from callboard.protocol.messages import PersonSays
 
 
 def says(text: str) -> AnyRow:
-    return Told(at=0, message=PersonSays(text=text))
+    return MessageRow(at=0, message=PersonSays(text=text))
 
 
 def test_rows_are_given_once_and_in_their_order() -> None:

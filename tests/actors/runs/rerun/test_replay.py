@@ -134,7 +134,7 @@ async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(t
     told = [(each.row, each.what) for each in replayed.differences]
     rows = [type(row).__name__ for _, row in town.read()]
     assert len(told) == 3
-    assert rows[told[0][0] - 1] == "Told"
+    assert rows[told[0][0] - 1] == "MessageRow"
     assert has_message(
         told[0][1],
         "runs.rerun.replaying.journal_index._first_difference",

@@ -17,21 +17,21 @@ from callboard.actors.work.agent.team_tools import mail_tools, send
 from callboard.actors.work.context import AgentCall
 from callboard.actors.work.team_messages import Address, PostOffice, TeamPosition, UnreadMessages
 from callboard.protocol.errors import MailboxFull
-from callboard.protocol.messages import Letter, Payload, ShutdownApproved, ShutdownRequest, TaskCompleted, Text
+from callboard.protocol.messages import Payload, ShutdownApproved, ShutdownRequest, TaskCompleted, TeamMessage, Text
 from callboard.supervisors import Actor, Root
 
 
-def letter(payload: Payload) -> Letter:
-    return Letter(sender="x", payload=payload, written=datetime.now(UTC))
+def letter(payload: Payload) -> TeamMessage:
+    return TeamMessage(sender="x", payload=payload, written=datetime.now(UTC))
 
 
 class Actors:
     """In place of the refs of actors: what they were told."""
 
     def __init__(self) -> None:
-        self.mail: list[Letter] = []
+        self.mail: list[TeamMessage] = []
 
-    def tell_nowait(self, letter: Letter) -> bool:
+    def tell_nowait(self, letter: TeamMessage) -> bool:
         self.mail.append(letter)
         return True
 
@@ -185,7 +185,7 @@ async def test_letters_and_ends_of_children_are_mail_of_the_parents_actor() -> N
 
 def test_a_letter_that_finds_a_mailbox_full_is_not_sent() -> None:
     class Full:
-        def tell_nowait(self, _: Letter) -> bool:
+        def tell_nowait(self, _: TeamMessage) -> bool:
             raise MailboxFull("full")
 
     boss, _, seats = family("a")

@@ -12,13 +12,13 @@ from callboard.protocol.journal import (
     AnyRow,
     Asked,
     Intends,
+    MessageRow,
     Noted,
     Posted,
-    Told,
     encode_value,
 )
 from callboard.protocol.kernel.questions import Answer, Question
-from callboard.protocol.messages import Letter, ServersAnew, Text
+from callboard.protocol.messages import ServersRestarted, TeamMessage, Text
 
 
 def seen(*rows: tuple[str, AnyRow]) -> SharedState:
@@ -28,8 +28,8 @@ def seen(*rows: tuple[str, AnyRow]) -> SharedState:
     return crossing
 
 
-def letter(text: str) -> Letter:
-    return Letter(sender="a", payload=Text(text), written=datetime(2026, 11, 25, 12, 0, 0, 123456, tzinfo=UTC))
+def letter(text: str) -> TeamMessage:
+    return TeamMessage(sender="a", payload=Text(text), written=datetime(2026, 11, 25, 12, 0, 0, 123456, tzinfo=UTC))
 
 
 def posted(to: str, text: str) -> Noted:
@@ -41,14 +41,14 @@ def test_letters_that_were_sent_and_not_told_are_on_their_way_in_their_order() -
         ("a/3", posted("b", "one")),
         ("a/4", posted("b", "two")),
         ("a/5", posted("", "for the run's own agent")),
-        ("b", Told(2, letter("one"))),
+        ("b", MessageRow(2, letter("one"))),
         ("a/6", posted("b", "three")),
     )
     assert crossing.undelivered == {"b": [letter("two"), letter("three")], "": [letter("for the run's own agent")]}
 
 
 def test_of_two_letters_that_are_alike_one_is_on_its_way_when_one_was_told() -> None:
-    crossing = seen(("a/3", posted("b", "hi")), ("c/1", posted("b", "hi")), ("b", Told(2, letter("hi"))))
+    crossing = seen(("a/3", posted("b", "hi")), ("c/1", posted("b", "hi")), ("b", MessageRow(2, letter("hi"))))
     assert crossing.undelivered == {"b": [letter("hi")]}
 
 
@@ -72,7 +72,7 @@ def test_a_server_is_in_use_until_its_conversation_is_told_that_it_is_another() 
         ("b/1", Intends(1, "script")),
     ]
     assert seen(*used).servers == {"a": {"notes": None, "x": None}}
-    told = ("a", Told(2, ServersAnew(servers=("notes", "x"))))
+    told = ("a", MessageRow(2, ServersRestarted(servers=("notes", "x"))))
     assert seen(*used, told).servers == {"a": {}}
     assert seen(*used, told, ("a/9", Intends(3, "x__y", "x"))).servers == {"a": {"x": None}}
 
