@@ -110,8 +110,8 @@ class Unpriced(ConfigError):
         """Return the error for a spending limit of the server; `limit` is its key in the settings."""
         return cls(
             f"'{model}' has no price, so `{limit}` of this server can't be enforced, and `allow_unpriced` has no "
-            f"effect on it. The server's owner can give the model `input_price` and `output_price` in {file}, or refresh "
-            "the prices with `callboard models update`"
+            f"effect on it. The server's owner can give the model `input_price` and `output_price` in {file}, or "
+            "refresh the prices with `callboard models update`"
         )
 
 
