@@ -124,10 +124,10 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         id: pairs the call with its result; unique within the conversation.
-        name: as offered (models do invent names: check it).
+        name: name of the tool, as the model wrote it. Check it, because models invent names.
         arguments: the decoded object.
         malformed: the text the model wrote where an object was due; `arguments` is empty then.
-        signature: what the provider wants to see again together with the call; opaque to others.
+        signature: opaque data of the provider that must be sent back with the call.
     """
 
     id: str
@@ -233,8 +233,8 @@ class TokenUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         input_tokens, output_tokens: all that the model has read and written.
-        cached_tokens: of the input, what the provider's cache had.
-        cache_write_tokens: of the input, what went into that cache; cache_write_1h_tokens: of these, for an hour.
+        cached_tokens: the part of the input that was read from the provider's cache.
+        cache_write_tokens: the part of the input that was written to it; cache_write_1h_tokens: of these, for an hour.
         reasoning_tokens: the part of the output that is reasoning.
     """
 

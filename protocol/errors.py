@@ -100,17 +100,18 @@ class Unpriced(ConfigError):
     def of(cls, model: str, file: str) -> Unpriced:
         """Return the error for a model id; `file` is the file that may set a price."""
         return cls(
-            f"'{model}' has no price, so a limit in USD can't be kept: give the model `input_price` and `output_price` "
-            f"in {file}, refresh the prices with `callboard models update`, or go on with `--allow-unpriced`"
+            f"'{model}' has no price, so a limit in USD can't be enforced: give the model `input_price` and "
+            f"`output_price` in {file}, refresh the prices with `callboard models update`, or run it with "
+            "`--allow-unpriced`"
         )
 
     @classmethod
     def of_day(cls, model: str, file: str, limit: str) -> Unpriced:
         """Return the error for a spending limit of the server; `limit` is its key in the settings."""
         return cls(
-            f"'{model}' has no price, so `{limit}` of this server can't be kept, whatever `allow_unpriced` says. The "
-            f"server's owner can give the model `input_price` and `output_price` in {file}, or refresh the prices with "
-            "`callboard models update`"
+            f"'{model}' has no price, so `{limit}` of this server can't be enforced, and `allow_unpriced` has no "
+            f"effect on it. The server's owner can give the model `input_price` and `output_price` in {file}, or "
+            "refresh the prices with `callboard models update`"
         )
 
 

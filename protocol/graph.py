@@ -33,7 +33,7 @@ from .schema import by_tag, by_type, no_effect, schema_of
 from .tree import Mapping, Path, Scalar, describe
 from .yaml_tree import Source, parse_mapping
 
-_SEVERAL_STARTS = "name one node here; several run at once as the `next: [a, b]` of that node."
+_SEVERAL_STARTS = "name a single node; to run several at once, list them in its `next: [a, b]`."
 """Hint for a list in place of one node."""
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1)]
@@ -115,7 +115,7 @@ OWN_LIMITS = Meta(
 
 ON_UNKNOWN = Meta(
     description="What to do about a call that was under way when the process of a durable run was killed, unless its "
-    "tool says that it may be made again: ask a person, tell the model, make it again, or fail."
+    "tool declares that it may be repeated: ask the user, tell the model, repeat it, or fail."
 )
 
 
@@ -148,7 +148,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     kind: ClassVar[str]
 
     id: Annotated[str, Meta(description="Must equal the node's key; may be left out.")] = ""
-    description: Annotated[str, Meta(description="For people; shown in logs.")] = ""
+    description: Annotated[str, Meta(description="Description for readers; shown in logs.")] = ""
     next: Annotated[OneOrMany, Meta(description="The node, or list of parallel nodes, that follows.")] = None
     state_updates: Annotated[
         Updates | None, Meta(description="State keys to set once the node is done, with their templates.")
@@ -187,8 +187,8 @@ class ScriptNode(Node, frozen=True, kw_only=True, forbid_unknown_fields=True, ta
     on_unknown: Annotated[
         OfScript | None,
         Meta(
-            description="What to do if the script was under way when the process of a durable run was killed: ask a "
-            "person, run it again, or fail."
+            description="What to do if the script was under way when the process of a durable run was killed: ask the "
+            "user, run it again, or fail."
         ),
     ] = None
 

@@ -58,7 +58,7 @@ def is_too_deep(value: Any) -> bool:
     return bool(level)
 
 
-_TOO_DEEP = f"lists and objects are nested more than {DEEPEST} deep"
+_TOO_DEEP = f"lists and objects are nested more than {DEEPEST} levels deep"
 
 
 T = TypeVar("T")

@@ -59,7 +59,7 @@ class SandboxRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Network | None,
         Meta(
             description="`off`: none. `on`: all of it. A list of hosts (`api.github.com`, `*.pypi.org`, "
-            "`localhost:8080`): those; a person is asked about others. `ask`: an empty list, as tools and code have it "
+            "`localhost:8080`): those; the user is asked about others. `ask`: an empty list, as tools and code have it "
             "by default; MCP servers have `on`."
         ),
     ] = None

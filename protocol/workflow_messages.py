@@ -47,7 +47,7 @@ class Gate(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         visits: number of visits since it last began to count.
         since: start of its time, in seconds; None before the first visit.
-        spoken: whether it has ever sent its message.
+        spoken: True if it has sent its message at least once.
     """
 
     visits: int = 0

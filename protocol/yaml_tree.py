@@ -159,7 +159,7 @@ class _Builder:
     def _value(self, node: Node, weight: int, height: int, anchor: str | None = None) -> None:
         self.total += weight
         if self.total > MAX_WEIGHT:
-            self._stop(node, "too_large", "the file is too large once its aliases are copied out")
+            self._stop(node, "too_large", "the file is too large after its aliases are expanded")
         if anchor is not None:
             self.anchors[anchor] = _Anchored(node, weight, height)
         if not self.open:

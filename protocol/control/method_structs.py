@@ -105,7 +105,7 @@ class StartRun(Params, frozen=True):
         target: the name of an agent, or a path, for which the scope `run:files` is needed.
         yes, allow: no tool, or not these tools, ask for permission; needs the scope `answer:questions`.
         session: id or alias of the session that the prompt belongs to.
-        title: what lists call it.
+        title: title in lists.
         files, attach: paths; need the scope `run:files`.
         knowledge: names of knowledge bases.
         needs: labels that a worker of the cluster must have to execute it.
@@ -195,7 +195,7 @@ class ReadPart(Params, frozen=True):
     Attributes:
         method, params: the request that returned the result; it is executed again.
         start: `from` on the wire: where the part begins, in characters of the result as JSON.
-        etag: that of the first part: if the result has changed since then, the answer is an error (`conflict`).
+        etag: etag of the first part; if the result has changed since, the method fails (`conflict`).
     """
 
     method: Name
@@ -511,10 +511,10 @@ class ServerInfo(msgspec.Struct, kw_only=True):
     """Result of `_server/info`.
 
     Attributes:
-        name, version: of this program.
+        name, version: name and version of the server.
         subject, scopes: identity and permissions of the caller.
         protocol: see `VERSION`.
-        runs: how many are under way.
+        runs: number of runs under way.
         uptime: seconds.
     """
 

@@ -149,9 +149,9 @@ class ActorInfo(msgspec.Struct, kw_only=True):
         sent: number of messages sent since the tree of actors is watched; 0 while nothing watches it.
         children: number of actors directly below it.
         memory: estimated bytes; for the actor of a process, the memory of the process and of all processes below it.
-        since: when it was started; "" if that was before the tree was watched.
+        since: time of its start; "" if it started before the tree was watched.
         doing: the node, tool or model it is at, since `doing_since`.
-        turns, input_tokens, output_tokens, cost: of its own requests to models; of a run, those of all in it.
+        turns, input_tokens, output_tokens, cost: totals of its own requests to models; for a run, of all its actors.
         priced: False if the cost lacks requests with an unknown price.
         restarts: number of restarts by its supervisor.
         events: number of events so far, without pieces of text: a measure of its activity.
@@ -309,7 +309,7 @@ class DailyUse(msgspec.Struct, kw_only=True):
         max_cost, max_tokens: the limit, in USD and in tokens; None for no limit of this kind.
         cost, tokens: use on this day since the limit was set.
         held_cost, held_tokens: upper bound of the use by requests under way.
-        key: where the limit is in config.yaml.
+        key: key of the limit in config.yaml.
     """
 
     subject: str
@@ -328,9 +328,9 @@ class UsageReport(msgspec.Struct, kw_only=True):
 
     Attributes:
         since, until: the first and the last day, which is today.
-        by: what the rows of `usage` are grouped and ordered by.
-        total: of all rows.
-        daily: how far daily limits of servers are used.
+        by: grouping and order of the rows of `usage`.
+        total: totals of all rows.
+        daily: use of the daily limits of servers.
     """
 
     since: str
@@ -462,7 +462,7 @@ class ShownRequest(msgspec.Struct, kw_only=True):
     Attributes:
         messages: the conversation, oldest first.
         tools: offered to the model, each with its JSON Schema.
-        parameters: what else was given: temperature, max_tokens, response_schema, ...
+        parameters: other fields of the request: temperature, max_tokens, response_schema, ...
     """
 
     system: str = ""

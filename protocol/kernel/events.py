@@ -32,7 +32,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
         run: id of the run.
         actor: path of the actor it is about; `parent` is that of its parent.
         kind: dotted name of the kind; always `data.kind`.
-        id: of the thing this is about, where several events belong together (a question, a tool call).
+        id: id that related events share (of a question, of a tool call).
         corr: id of the message or event that caused this one, if that is known.
         data: the payload.
     """

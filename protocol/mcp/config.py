@@ -330,12 +330,12 @@ def resolved(
         unset = "which is not set" if len(lacking) == 1 else "which are not set"
         raise ConfigError(f"{who}: {' and '.join(lacking.values())}, {unset}; export {remedy}")
     if server.command and not whole.command:
-        raise ConfigError(f"{who}: `command` is empty once {server.command} is filled in")
+        raise ConfigError(f"{who}: `command` is empty after {server.command} was replaced")
     for name, value in whole.headers.items():
         if not is_header_value(value):
             raise ConfigError(f"{who}: the value of header {name} {NO_HEADER_VALUE}")
     if whole.url and not is_web_address(whole.url):
-        raise ConfigError(f"{who}: `url` is no http:// or https:// address once {server.url} is filled in")
+        raise ConfigError(f"{who}: `url` is not an http:// or https:// address after {server.url} was replaced")
     return whole
 
 
@@ -479,7 +479,7 @@ class _Reader:
         """Read a file without `mcpServers`: servers at the top level, or nothing, or other contents."""
         top.entries.pop("$schema", None)
         if is_root_of_servers(top.entries):
-            what = "the servers stand at the top level of the file"
+            what = "the servers are at the top level of the file"
             top.warn("no_root_key", what, 'put {"mcpServers": ...} around them.')
             self.entries(top)
         elif top.entries:
@@ -548,7 +548,7 @@ class _Reader:
         for key, value in entry.entries.items():
             ours = ALIASES.get(key, key)
             if key in PERMISSIONS:
-                what = f"`{key}` has no effect: what may go ahead unasked, `trust` and `permissions` say"
+                what = f"`{key}` has no effect: `trust` and `permissions` decide which tools run without asking"
                 rule = f'`permissions: {{"{entry.path[-1]}__*": allow}}` in config.yaml.'
                 entry.key(key).warn("ignored_key", what, f'write "trust": "full" here, or {rule}')
             elif ours != key and ours in entry.entries:

@@ -146,23 +146,23 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Settings of a model.
 
     Attributes:
-        name: what the user writes after `client:`; `real_name` is what the provider calls it, if that differs.
+        name: name after `client:`; `real_name` is the provider's name for it, if that differs.
         type: one of `MODEL_TYPES`.
         input_price, output_price: USD per million tokens; None for the price in the price table.
         cached_input_price, cache_write_price: prices of input read from and written to the provider's cache.
         no_stream: replies come whole; no_system_message: the system prompt is put before the first user turn.
         supports_json_schema: whether the server can be asked for a reply that fits a schema.
         max_concurrency: requests to this model that may be under way at once; None for any number.
-        requests_per_minute, tokens_per_minute: what the provider allows; None for what its replies tell.
+        requests_per_minute, tokens_per_minute: rate limits; None for those in the provider's replies.
         idle_timeout: `model_idle_timeout` of this model.
-        reasoning_effort, thinking_budget: how much it thinks before it answers, as a level or in tokens.
+        reasoning_effort, thinking_budget: amount of reasoning before the answer, as a level or in tokens.
         cache: `cache` of this model.
-        api: which interface of OpenAI's it is asked by; None for the one it needs.
+        api: interface of OpenAI for requests to it; None for the one that it needs.
         reasoning_summary: summary of its reasoning that the Responses API returns.
-        max_batch_size, max_tokens_per_chunk: of an embedding model: texts in a request, and tokens in a text.
-        dimensions: of an embedding model: numbers in a vector, for models that can shorten theirs.
-        patch: of every request to it.
-        default_chunk_size: of an embedding model: the size of chunks where none is given, in characters.
+        max_batch_size, max_tokens_per_chunk: for an embedding model, maximum texts in a request and tokens in a text.
+        dimensions: for an embedding model that supports it, length of its vectors.
+        patch: patch of every request to it (see `patches`).
+        default_chunk_size: for an embedding model, default size of chunks in characters.
     """
 
     name: str
@@ -211,9 +211,9 @@ class OAuthSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         client_id, client_secret: credentials for the token endpoint; `basic`: send both in a header, not in the body.
         authorization_url, token_url, device_url, revocation_url: the addresses of the server.
         issuer: its name; an answer that names another one is refused.
-        redirect_uri: where the browser is sent to with the code; on this machine, or elsewhere, to be pasted.
+        redirect_uri: address to which the browser takes the code: on this machine, or another one for pasting the code.
         scopes: requested scopes; `resource`: the resource that the token is for.
-        body: how requests for tokens are written.
+        body: format of token requests.
         params: more parameters of the authorization URL.
         headers: further headers, sent with the token.
     """
@@ -245,13 +245,13 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     Its limits apply to models without limits of their own.
 
     Attributes:
-        organization_id: of OpenAI, for keys that belong to several.
-        api_version: of the interface; for Azure.
-        api, reasoning_summary: of models that do not say it.
+        organization_id: organization at OpenAI, for keys that belong to several.
+        api_version: version of the interface; for Azure.
+        api, reasoning_summary: defaults for its models.
         access_key_id, secret_access_key, session_token: keys of AWS; `profile` is one of AWS's own files.
-        patch: of requests to its models, after those of the models themselves.
-        region: of AWS.
-        project_id, location: of Google Cloud; `adc_file` is a file of credentials for it.
+        patch: patches of requests to its models, applied after those of the models.
+        region: region of AWS.
+        project_id, location: project and location at Google Cloud; `adc_file` is a file with credentials for it.
         auth: `oauth` if users sign in, as configured under `oauth`; else a key is used.
     """
 

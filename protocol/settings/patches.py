@@ -19,16 +19,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from collections.abc import Mapping as Dict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
+from ..reading import Cursor, Reading
 from ..tree import Entry, Mapping, dotted
 from ..yaml_tree import parse_mapping
-
-if TYPE_CHECKING:
-    from ..reading import Cursor, Reading
 
 Json = Any
 
@@ -155,8 +153,6 @@ def client_in_variables(client: str) -> str:
 
 def of_variable(name: str, text: str, reading: Reading) -> Patterns:
     """Return the patches in a variable; problems are added to `reading`."""
-    from ..reading import Cursor
-
     # The JSON of a variable is also YAML, and this parser reports problems with their positions.
     root, problems = parse_mapping(text, reading.file)
     reading.problems += problems

@@ -29,7 +29,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         reads_by_default, writes_by_default, top_k, threshold: defaults for an entry of a node's `memories`.
         silent_memories_work: an entry with neither `read` nor `write` would do nothing, so it gets the defaults of the
             program for every key that it leaves out.
-        merges_edges: of two edges between the same nodes, the later replaces the earlier, at the earlier's position.
+        merges_edges: the later of two edges between the same nodes replaces the earlier one, at its position.
             Else: both count.
         false_is_a_name: `condition: "false"` names a function. Else: never.
         unknown_functions_pass: a condition with an unknown name is always met, an unknown processor changes nothing;

@@ -81,7 +81,7 @@ class Lint(GraphChecks):
         if self.graph.is_majority_voting:
             if self.graph.edges:
                 hint = "remove them, or `is_majority_voting`."
-                self._warn("unused_key", "a vote takes no notice of edges", (*self.graph.path, "edges"), hint)
+                self._warn("unused_key", "a vote ignores edges", (*self.graph.path, "edges"), hint)
             return
         for edge in self.graph.edges:
             self._edge(edge)

@@ -68,9 +68,9 @@ class FunctionCondition(_Tagged, frozen=True, kw_only=True, tag="function"):
 class KeywordCondition(_Tagged, frozen=True, kw_only=True, tag="keyword"):
     """Words in the source's output. `none` is looked at first, then `all`, then `any` and `regex`."""
 
-    any: Annotated[Texts, Meta(description="Met if one of these is there.")] = ()
-    none: Annotated[Texts, Meta(description="Not met if one of these is there.")] = ()
-    all: Annotated[Texts, Meta(description="Met only if each of these is there.")] = ()
+    any: Annotated[Texts, Meta(description="Met if the output contains one of these.")] = ()
+    none: Annotated[Texts, Meta(description="Not met if the output contains one of these.")] = ()
+    all: Annotated[Texts, Meta(description="Met only if the output contains all of these.")] = ()
     regex: Annotated[Texts, Meta(description="Met if one of these patterns is found.")] = ()
     case_sensitive: bool = True
     default: Annotated[bool, Meta(description="Accepted, without effect, as in DevAll.")] = False
@@ -116,7 +116,7 @@ class RegexExtract(_Tagged, frozen=True, kw_only=True, tag="regex_extract"):
     multiline: bool = False
     dotall: bool = False
     multiple: Annotated[bool, Meta(description="All matches, a line each.")] = False
-    template: Annotated[str | None, Meta(description="`{match}` stands for what was found.")] = None
+    template: Annotated[str | None, Meta(description="`{match}` is replaced by the match.")] = None
     on_no_match: Literal["pass", "default", "drop"] = "pass"
     default_value: str | None = None
 
@@ -652,7 +652,9 @@ class WorkflowFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The top level of a workflow file."""
 
     version: Annotated[str, Meta(description="For readers; it has no effect.")] = "0.0.0"
-    vars: Annotated[dict[str, Json], Meta(description="What `${NAME}` stands for, before the environment.")] = {}
+    vars: Annotated[
+        dict[str, Json], Meta(description="Values of `${NAME}`; they take precedence over the environment.")
+    ] = {}
     compat: Annotated[
         Mode | None, Meta(description="*Ours.* `devall` is DevAll's program of May 2026 to the letter.")
     ] = None

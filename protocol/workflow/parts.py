@@ -82,7 +82,7 @@ def _in_lower_case(config: FileValue, key: str) -> FileValue:
 # --- agents -----------------------------------------------------------------------------------------------
 
 _MISPLACED_OF_AGENTS = {
-    "memory": "did you mean 'memories'? The stores themselves stand under `memory` of the graph.",
+    "memory": "did you mean 'memories'? The stores themselves belong under `memory` of the graph.",
     "tools": "did you mean 'tooling'? Write `tooling: [{type: function, config: {tools: [{name: ...}]}}]`.",
     "model": "did you mean 'name'?",
     "system_prompt": "did you mean 'role'?",
@@ -354,7 +354,7 @@ def _memories(config: FileValue) -> tuple[MemoryUse, ...]:
         found.append(use)
         if not use.read and not use.write and not part.is_broken:
             hint = "write `read: true`, `write: true` or both; DevAll's own engine assumes both."
-            part.warn("idle_memory", f"the memory `{use.name}` is neither read nor written here", hint)
+            part.warn("idle_memory", f"the memory `{use.name}` is neither read nor written by this node", hint)
     return tuple(found)
 
 
@@ -565,7 +565,7 @@ def _named(part: FileValue, name: str) -> Condition:
             near = f"write `{name.lower()}`."
         hint = near or "Hint: write the function, or a `keyword` condition."
         allowed = known | CONDITION_FUNCTIONS
-        _no_function(part, name, "condition", "edge", allowed, "takes its condition for true", hint)
+        _no_function(part, name, "condition", "edge", allowed, "treats the condition as met", hint)
     return FunctionCondition(name=name)
 
 
@@ -658,7 +658,7 @@ def _no_function(
 _GUIDE_ONLY = {
     "split_type": "write `split: {type: message | regex | json_path, config: {...}}` beside `config`; without it every "
     "message is one unit.",
-    "item_name": "remove it; the unit is a message, and roles are no templates.",
+    "item_name": "remove it; the unit is a message, and roles are not templates.",
     "pattern": "write `split: {type: regex, config: {pattern: ...}}` beside `config`.",
 }
 
@@ -683,7 +683,7 @@ def _dynamic(edge: FileValue) -> Dynamic | None:
         split = _guide_split(fields, config)
     if fields.pattern is not None and fields.split_type != "regex":
         hint = "write `split_type: regex` beside it, or put it under `config:` of `split:`."
-        config["pattern"].warn("unused_key", "`pattern` has no effect here", hint)
+        config["pattern"].warn("unused_key", "`pattern` has no effect without `split_type: regex`", hint)
     return Dynamic(
         type="tree" if kind == "tree" else "map",
         split=split or ByMessage(),
@@ -757,7 +757,7 @@ def _check_pattern(part: FileValue) -> None:
         part.warn(
             "escaped_twice",
             f"`\\\\{found[1]}` matches a backslash and the letter {found[1]}",
-            f"write `\\{found[1]}`: without quotes, and in single ones, YAML takes a backslash as it is.",
+            f"write `\\{found[1]}`: without quotes or in single quotes, YAML does not change backslashes.",
         )
 
 

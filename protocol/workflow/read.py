@@ -157,7 +157,7 @@ class _Reader:
         try:
             text, file = self._load(name, reading.file)
         except OSError as error:
-            hint = "Hint: paths are relative to the file they stand in."
+            hint = "Hint: paths are relative to the file that contains them."
             where.error("missing_file", f"no subgraph `{name}`: {error}", hint=hint)
             return None
         # DevAll follows a file that contains itself until the operating system refuses the path.
@@ -236,7 +236,7 @@ class _Reader:
         if part.get("vars") is not None and plain(part["vars"].node):
             part.key("vars").error(
                 "misplaced_key",
-                "`vars` stands in a graph",
+                "`vars` is inside of a graph",
                 expected="`vars` at the top of the file",
                 hint="Hint: move it beside `graph:`; subgraphs see the variables of the file that refers to them.",
             )

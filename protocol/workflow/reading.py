@@ -95,7 +95,7 @@ class WorkflowReading(Reading):
             return node
         if number != number or abs(number) >= 2**63:
             return node
-        self._loosely(node, path, f"`{dotted(path)}` is {describe(node)}, taken as {number}", f"write {number}.")
+        self._loosely(node, path, f"`{dotted(path)}` is {describe(node)}, read as {number}", f"write {number}.")
         return Scalar(number, str(number), node.line, node.column)
 
     def _loosely(self, node: Scalar, path: Path, message: str, hint: str) -> None:

@@ -104,7 +104,7 @@ def _loosened(schema: Schema) -> Schema:
 def _join(parts: dict[str, Schema]) -> None:
     """Insert the blocks of a `type` and a `config` at their places, and the graph into itself."""
     parts["Condition"] = {
-        "description": "When the edge is taken.",
+        "description": "Condition under which the edge is taken.",
         "anyOf": [{"type": ["boolean", "string", "null"]}, _typed(CONDITIONS)],
     }
     parts["Processor"] = _typed(PROCESSORS)
@@ -136,8 +136,8 @@ def _join(parts: dict[str, Schema]) -> None:
         nodes={"type": "array", "items": _ref("Node"), "minItems": 1},
         edges={**_list("Edge"), "description": "What leads where."},
         memory=_list("Store"),
-        start={**several, "description": "The nodes that get the task."},
-        end={**several, "description": "The nodes whose output is the result, the first that has one."},
+        start={**several, "description": "Nodes that receive the task."},
+        end={**several, "description": "Nodes whose output is the result; the first with an output counts."},
     )
     graph["required"] = ["nodes"]
     parts["Edge"] = parts.pop("EdgeFields")
@@ -188,9 +188,9 @@ def _subgraph() -> Schema:
 
 def _node(fields: Schema) -> Schema:
     properties = fields["properties"]
-    properties["type"] = {"enum": [*NODE_TYPES, "python_runner"], "description": "What the node does."}
+    properties["type"] = {"enum": [*NODE_TYPES, "python_runner"], "description": "Type of the node."}
     properties["config"] = {"type": "object"}
-    properties["dynamic"] = {"type": "null", "description": "Belongs on the edges that lead here."}
+    properties["dynamic"] = {"type": "null", "description": "Belongs on the edges that lead to this node."}
     for key, role in (("input", "user"), ("output", "assistant")):
         properties[key] = {"description": f"Messages before anything runs; a bare text is one of role {role}."}
     kinds = {**NODE_TYPES, "python_runner": NODE_TYPES["python"]}

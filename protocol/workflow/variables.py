@@ -74,7 +74,7 @@ class Resolver:
         if isinstance(node, Scalar):
             return self._text(node, path, depth) if isinstance(node.value, str) else _Value(node, 1, 0)
         if depth > MAX_DEPTH:
-            self._report("too_deep", f"the variables nest more than {MAX_DEPTH} deep", node, path, "")
+            self._report("too_deep", f"the variables are nested more than {MAX_DEPTH} levels deep", node, path, "")
             return _Value(Scalar("", "", node.line, node.column), 0, 0)
         if isinstance(node, Sequence):
             parts = [self._within(item, (*path, i), depth + 1) for i, item in enumerate(node.items)]
@@ -109,7 +109,13 @@ class Resolver:
 
     def _put(self, value: _Value, at: Scalar, path: Path, depth: int) -> _Value:
         if depth + value.height > MAX_DEPTH:
-            self._report("too_deep", f"what {at.text} holds is nested more than {MAX_DEPTH} deep here", at, path, "")
+            self._report(
+                "too_deep",
+                f"the value of {at.text} is nested more than {MAX_DEPTH} levels deep at this place",
+                at,
+                path,
+                "",
+            )
             return _Value(at, 0, 0)
         if not self._grow(value.weight, at, path):
             return _Value(at, 0, 0)
@@ -155,7 +161,7 @@ class Resolver:
         near = did_you_mean(name, [*known, *self._environ])
         self._report(
             "unknown_variable",
-            f"`${{{name}}}` stands for nothing, and `{dotted(path)}` uses it: it is not in `vars` or the environment",
+            f"`${{{name}}}` has no value, but `{dotted(path)}` uses it: it is neither in `vars` nor in the environment",
             at,
             path,
             f"Hint: {f'{near} Or ' if near else ''}"
@@ -171,7 +177,7 @@ class Resolver:
             return True
         if not self._full:
             self._full = True
-            self._report("too_large", "the file is too large once its variables are put in", at, path, "")
+            self._report("too_large", "the file is too large after its variables are replaced", at, path, "")
         return False
 
     def _report(self, code: str, message: str, at: Node, path: Path, hint: str) -> None:
