@@ -71,8 +71,8 @@ def test_a_value_of_several_lines_stays_as_it_is(vault: Vault) -> None:
         (("get", "NO"), None, 2, "there is no secret 'NO'"),
         (("delete", "NO", "--yes"), None, 2, "there is no secret 'NO'"),
         (("delete", "HERE"), None, 5, "repeat the command with --yes"),
-        (("add", "1X"), "x", 2, "can't be a secret's name"),
-        (("add", "a b"), "x", 2, "can't be a secret's name"),
+        (("add", "1X"), "x", 2, "can't be the name of a secret"),
+        (("add", "a b"), "x", 2, "can't be the name of a secret"),
         (("add", "NEW"), "", 2, "nothing was stored"),
         (("add", "NEW"), " \n", 2, "is empty; nothing was stored"),
         (("add", "NEW"), "a\0b", 2, "it is binary data, not text"),
@@ -82,7 +82,7 @@ def test_a_value_of_several_lines_stays_as_it_is(vault: Vault) -> None:
         (("import", "--from-env", "NO_SUCH_VARIABLE"), None, 2, "not set in the environment: NO_SUCH_VARIABLE"),
         (("import", "--from-json", "-"), "{", 2, "is not JSON"),
         (("import", "--from-json", "-"), '{"A": 5}', 2, "the value of 'A' is not a text"),
-        (("import", "--from-json", "-"), '{"A": "x", "B C": "y"}', 2, "can't be a secret's name"),
+        (("import", "--from-json", "-"), '{"A": "x", "B C": "y"}', 2, "can't be the name of a secret"),
         (
             ("import", "--from-json", "-"),
             '{"HERE": "other value"}',
@@ -120,7 +120,7 @@ def test_lokis_own_vault_is_told_with_what_to_do(vault: Vault, tmp_path: Path) -
     (tmp_path / "config").mkdir()
     lokis = tmp_path / "config" / "vault.yml"
     lokis.write_text("OPENAI_KEY: $VAULT;v1;argon2id;AAAA\n")
-    assert f"{lokis} is Loki's vault, which can't be read: callboard vault import --help" in vault("list").err
+    assert f"{lokis} is Loki's vault, which only Loki can read: callboard vault import --help" in vault("list").err
     ended = vault("import", "--from-json", str(lokis))
     assert ended.code == 2
     assert has_message(ended.err, "cli.actions.vault._of_json.3")
