@@ -52,7 +52,7 @@ async def test_the_id_of_a_run_that_is_over_is_refused_and_others_stay_durable()
     async with callboard.Root() as root:
         assert await run(root, "run-a") == "Hello."
         for _ in range(2):
-            with pytest.raises(Conflict, match="run-a exists already, and is over"):
+            with pytest.raises(Conflict, match="run-a already exists, and has ended"):
                 await run(root, "run-a")
         assert await run(root, "run-b") == "Hello."
     async with callboard.Root() as root:
@@ -78,9 +78,9 @@ async def test_the_id_of_a_run_under_way_is_refused_and_that_run_goes_on() -> No
     async with callboard.Root() as root, trio.open_nursery() as nursery:
         nursery.start_soon(first)
         await asked.wait()
-        with pytest.raises(Conflict, match="run-a exists already, and is under way"):
+        with pytest.raises(Conflict, match="run-a already exists, and is under way"):
             await run(root, "run-a")
-        with pytest.raises(Conflict, match="run-a goes on in this process"):
+        with pytest.raises(Conflict, match="run-a is already being executed by this process"):
             await root.resume("run-a", agent=CLERK)
         answer.set()
     assert ended == ["Hello."]
