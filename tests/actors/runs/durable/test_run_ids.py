@@ -56,7 +56,7 @@ async def test_the_id_of_a_run_that_is_over_is_refused_and_others_stay_durable()
                 await run(root, "run-a")
         assert await run(root, "run-b") == "Hello."
     async with callboard.Root() as root:
-        with pytest.raises(Conflict, match="run-b exists already"):
+        with pytest.raises(Conflict, match="run-b already exists"):
             await run(root, "run-b")
 
 
@@ -89,13 +89,13 @@ async def test_the_id_of_a_run_under_way_is_refused_and_that_run_goes_on() -> No
 async def test_a_run_that_is_over_cant_be_resumed_and_says_so() -> None:
     async with callboard.Root() as root:
         await run(root, "run-a")
-        with pytest.raises(Conflict, match="run-a is over"):
+        with pytest.raises(Conflict, match="run-a has already ended"):
             await root.resume("run-a", agent=CLERK)
 
 
-@pytest.mark.parametrize("state", ["is over", "was interrupted", "is under way"])
+@pytest.mark.parametrize("state", ["has ended", "was interrupted", "is under way"])
 async def test_the_id_of_a_run_of_another_process_is_refused(state: str) -> None:
-    words = [] if state == "is over" else ["asks"]
+    words = [] if state == "has ended" else ["asks"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4] / ".types")}
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True, env=env
@@ -110,7 +110,7 @@ async def test_the_id_of_a_run_of_another_process_is_refused(state: str) -> None
                     process.kill()
                 await trio.to_thread.run_sync(process.wait)
             async with callboard.Root() as root:
-                with pytest.raises(Conflict, match=f"run-7 exists already, and {state}"):
+                with pytest.raises(Conflict, match=f"run-7 already exists, and {state}"):
                     await run(root, "run-7")
                 assert await run(root, "run-8") == "Hello."
         finally:
