@@ -278,8 +278,8 @@ def _check_input(request: RunRequest, agent: Loaded, settings: Settings) -> None
     check_fits(request, agent)
     if request.servers and not settings.mcp_server_support:
         raise ConfigError(
-            f"MCP support is disabled, so a run can't be given servers; set `mcp_server_support: true` in "
-            f"{settings.file}"
+            "MCP support is turned off, so the run can't use the MCP servers of its request; set "
+            f"`mcp_server_support: true` in {settings.file}"
         )
     if isinstance(agent, LoopAgent) and not settings.calls_functions and _needs_tools(agent):
         raise ConfigError("Please enable function calling support before using the agent.")
@@ -289,16 +289,16 @@ def check_fits(request: RunRequest, agent: Loaded) -> None:
     """Raise `UsageError` if the request does not fit this kind of agent."""
     if (request.servers or request.parts) and not isinstance(agent, LoopAgent):
         what = "MCP servers (`servers`)" if request.servers else "images and files (`parts`)"
-        raise UsageError(f"'{agent.name}' is no LLM agent: a run of it can't be given {what}")
+        raise UsageError(f"'{agent.name}' is not an LLM agent, so a run of it can't have {what}")
     if request.state and not isinstance(agent, GraphAgent):
         raise UsageError(f"'{agent.name}' is not a graph, so it has no state to set")
     if request.attach and not isinstance(agent, WorkflowAgent):
         raise UsageError(
-            f"'{agent.name}' is a graph, which takes no attachments (`attach`): LLM agents and workflows do; `-f` puts "
-            "the text of files before its prompt"
+            f"'{agent.name}' is a graph, and graphs accept no attachments (`attach`); with `-f`, the "
+            "text of files is put before its prompt"
         )
     if isinstance(agent, LoopAgent) and request.says_nothing:
-        raise UsageError(f"'{agent.name}' is an LLM agent: it needs a prompt to answer")
+        raise UsageError(f"'{agent.name}' is an LLM agent and needs a prompt")
 
 
 def _with_parts(request: RunRequest, agent: Loaded) -> RunRequest:
@@ -345,7 +345,7 @@ def _recipe_for_run(recipe: Recipe, settings: Settings | None, root: Root) -> Re
 
 def _id_of(request: RunRequest, root: Root) -> str:
     if request.id is not None and root.bus.is_open(request.id):
-        raise UsageError(f"there is a run '{request.id}' already")
+        raise UsageError(f"a run with the id '{request.id}' already exists; choose another id")
     return request.id or new_id()
 
 

@@ -272,7 +272,7 @@ class ChildRuns:
             context = copy.copy(context)
             context.gateway = context.gateway.with_models(loaded.models)
         if isinstance(loaded, LoopAgent) and not prompt.strip():
-            raise UsageError(f"'{loaded.name}' is an LLM agent: it needs a prompt to answer")
+            raise UsageError(f"'{loaded.name}' is an LLM agent and needs a prompt")
         prepared = await self._loader.threaded(lambda: Prepared(loaded, variables, self._compat, context))
         history = History(result=None if kind is None else ResultType.of(kind))
         record = Record()
@@ -309,7 +309,7 @@ class ChildRuns:
         if isinstance(target, GraphAgent | LoopAgent | WorkflowAgent):
             return target
         if not isinstance(target, str | os.PathLike):
-            raise UsageError(f"{target!r} is no agent: pass a callboard.Agent, a name, or a path")
+            raise UsageError(f"{target!r} is not an agent: pass a callboard.Agent, a name, or a path")
         request = RunRequest(target=os.fspath(target), compat=self._compat, variables=dict(variables))
         return await self._loader.load(request, NO_HOOKS)
 

@@ -111,7 +111,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         _check(self.servers, list | tuple | Mapping, "servers", "a list of servers, or a mapping of names to entries")
         for key in sorted(self.settings.keys() & {"clients", "model", "vault"}):
             remedy = "Config(secrets=...)" if key == "vault" else f"Config({key}=...)"
-            raise UsageError(f"Config(settings={{'{key}': ...}}) is not read: use {remedy}")
+            raise UsageError(f"Config(settings={{'{key}': ...}}) has no effect: use {remedy}")
 
     def __repr__(self) -> str:
         """Omit keys and secrets."""
@@ -142,9 +142,11 @@ def settings_of(config: Config) -> tuple[Settings, list[Problem]]:
         plain = msgspec.to_builtins(given, str_keys=True)
         text = msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{SOURCE}: `clients` and `settings` hold values as in YAML: {error}") from None
+        raise ConfigError(
+            f"{SOURCE}: `clients` and `settings` may contain only values that YAML has: {error}"
+        ) from None
     if is_too_deep(plain):
-        raise ConfigError(f"{SOURCE}: `settings` is nested too deep")
+        raise ConfigError(f"{SOURCE}: `settings` is nested too deeply")
     settings, problems = read_settings(text, SOURCE, config.environ)
     problems = [_without_line(problem) for problem in problems]
     _raise_for([*errors_in(problems), *(problem for problem in problems if problem.code == "unknown_key")])
@@ -167,7 +169,7 @@ def servers_of(config: Config) -> dict[str, Server]:
     try:
         text = msgspec.json.encode(entries).decode()
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{SOURCE}: `servers` hold values as in mcp.json: {error}") from None
+        raise ConfigError(f"{SOURCE}: `servers` may contain only values that mcp.json can have: {error}") from None
     read = read_mcp(text, SOURCE)
     _raise_for([_without_line(problem) for problem in errors_in(read.problems)])
     return {name: msgspec.structs.replace(server, where="") for name, server in read.servers.items()}
@@ -190,7 +192,9 @@ def key_of(config: Config) -> bytes:
     try:
         return msgspec.json.encode(values, order="deterministic")
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{SOURCE}: `clients`, `servers` and `settings` hold values as in files: {error}") from None
+        raise ConfigError(
+            f"{SOURCE}: `clients`, `servers` and `settings` may contain only values that files can have: {error}"
+        ) from None
 
 
 def narrower(limits: Limits, other: Limits) -> Limits:

@@ -114,19 +114,21 @@ async def take(root: Root, run: str, *, by: str = "") -> TakenRun:
         await own.do(lambda _: None)  # the end of a run that has just ended here is written
     found = await trio.to_thread.run_sync(read_run, journal_dir(environ()), run)
     if found is None:
-        raise NotFound(f"no durable run '{run}' is kept; `callboard runs --interrupted` lists those that may go on")
+        raise NotFound(
+            f"there is no durable run '{run}'; `callboard runs --interrupted` lists the runs that can be resumed"
+        )
     if found.kept.state is State.OVER:
-        raise Conflict(f"{run} is over: its outcome was returned when it ended, and nothing of it can be resumed")
+        raise Conflict(f"{run} has already ended, so there is nothing to resume")
     if found.kept.state is State.PLAYED:
         here = own is not None and found.kept.sign == own.sign
-        raise Conflict(f"{run} goes on in {'this' if here else 'another'} process")
+        raise Conflict(f"{run} is already being executed by {'this' if here else 'another'} process")
     if by != BATCH and decode_about(found.kept.about).by == BATCH:  # Only the batch can store the result of its task.
-        raise Conflict(f"{run} is a task of a batch: the same `callboard batch` goes on with it")
+        raise Conflict(f"{run} is a task of a batch: run the same `callboard batch` command again to continue it")
     check_goes_on(run, await trio.to_thread.run_sync(past_of, found.rows))
     claimed = await claim(await root.journal(), found.kept.sign, [run], _taken_over)
     # Another process claimed the run between the read and the claim.
     if not claimed:
-        raise Conflict(f"{run} goes on in another process")
+        raise Conflict(f"{run} is already being executed by another process")
     return await trio.to_thread.run_sync(taken_of, *claimed[0])
 
 
@@ -164,7 +166,7 @@ async def taken_again(root: Root, run: str) -> TakenRun:
     rows = await (await root.journal()).reopen(run)
     past = await trio.to_thread.run_sync(read_run, journal_dir(environ()), run)
     if past is None:
-        raise NotFound(f"nothing is kept of {run} any more")
+        raise NotFound(f"{run} can't be resumed: its journal was removed")
     taken = await trio.to_thread.run_sync(taken_of, rows, past)
     about = msgspec.structs.replace(decode_about(past.kept.about), left=True, dormant=True)
     return msgspec.structs.replace(taken, about=about, life=past.kept.life, wakes=True)
@@ -202,9 +204,11 @@ def taken_of(rows: RunJournal, past: Past) -> TakenRun:
 def check_goes_on(run: str, past: RunPast) -> None:
     """Raise `CannotGoOn` if the run has recorded that it cannot continue, or if its rows have another `FOLD`."""
     if past.spoilt:
-        raise CannotGoOn(f"{run} can't go on: {past.spoilt}")
+        raise CannotGoOn(f"{run} can't be resumed: {past.spoilt}")
     if past.began.fold != FOLD:
-        raise CannotGoOn(f"{run} can't go on: callboard {past.began.version} played it by other rules")
+        raise CannotGoOn(
+            f"{run} can't be resumed by this version: callboard {past.began.version} executed it by different rules"
+        )
 
 
 async def resume(
@@ -270,7 +274,7 @@ async def resume(
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:
             raise
-        outcome.save_error = f"the answer was not kept in session '{turn.stored.label}': {error}"
+        outcome.save_error = f"the answer could not be saved in session '{turn.stored.label}': {error}"
         outcome.exit_code = outcome.exit_code or 1
     return outcome
 
@@ -305,7 +309,7 @@ async def resumed_turn(
         # An error from inside the block belongs to the run. Only an error of opening means a deleted session.
         if begun:
             raise
-        raise CannotGoOn(f"{taken.id} can't go on: the session that it is a turn of was deleted") from error
+        raise CannotGoOn(f"{taken.id} can't be resumed: it is a turn of a session that was deleted") from error
     finally:
         conversation.set(before)
 
@@ -425,16 +429,17 @@ def _check_functions(run: str, began: Began, hooks: RunCallbacks) -> None:
     # Neither a file nor an agent is stored, so the target was a graph made in Python. No name leads to it.
     if is_lost and not began.request.in_role and hooks.loaded is None:
         raise CannotGoOn(
-            f"{run} was begun by a Python program with a graph of its own: that program goes on with it, by "
-            f"callboard.resume({run!r}, agent=graph)"
+            f"{run} was started by a Python program with a graph made in Python: resume it in that "
+            f"program with callboard.resume({run!r}, agent=graph)"
         )
     own = hooks.loaded.functions if isinstance(hooks.loaded, LoopAgent) else ()
     missing = set(began.functions) - {tool.name for tool in (*hooks.tools, *own)}
     if missing:
         named = ", ".join(sorted(missing))
         raise CannotGoOn(
-            f"{run} was begun by a Python program, with functions as tools ({named}): that program goes on with it, by "
-            f"callboard.resume({run!r}, tools=[...]), or with agent=... if they are those of an agent made in Python"
+            f"{run} was started by a Python program with functions as tools ({named}): resume it in "
+            f"that program with callboard.resume({run!r}, tools=[...]), or with agent=... if the "
+            "functions belong to an agent made in Python"
         )
 
 

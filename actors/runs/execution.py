@@ -369,7 +369,7 @@ class Execution:
             output = self._result.output if isinstance(error, FailedEnd) else ""
             return self._emit(actor, "failed", run_error(failures, error), output)
         if self.playback is not None and self.playback.unused:
-            text = f"the cassette has more than was asked for: {self.playback.unused}"
+            text = f"the cassette has recorded results that the run did not use: {self.playback.unused}"
             actor.emit(Warned(code="cassette_left", message=text))
         if not failures:
             return self._emit(actor, "done", None, self._result.output)

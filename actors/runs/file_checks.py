@@ -165,7 +165,7 @@ def _unknown_servers(agent: Agent | Graph, servers: KnownServers, *, silent: boo
     named = servers.spelled_out(agent.mcp_servers) if lists else []
     for name in lists:
         if set(named).isdisjoint(servers.spelled_out([name])):
-            text = f"`mcp_tools` says something about '{name}', which is not among the agent's `mcp_servers`"
+            text = f"`mcp_tools` has an entry for '{name}', which is not in the agent's `mcp_servers`"
             hint = did_you_mean(name, named) or f"add '{name}' to `mcp_servers`."
             problems.append(
                 agent.source.problem("warning", "unknown_server", text, ("mcp_tools", name), at_key=True, hint=hint)
@@ -338,7 +338,7 @@ def _out_of_range(source: Source, values: object, path: Keys, node: str | None) 
     for key, most in (("temperature", _MOST_TEMPERATURE), ("top_p", _MOST_TOP_P)):
         value = values.get(key) if isinstance(values, dict) else getattr(values, key, None)
         if isinstance(value, int | float) and not isinstance(value, bool) and not 0 <= value <= most:
-            what = f"`{key}` is {value:g}, which no provider takes"
+            what = f"`{key}` is {value:g}, which no provider accepts"
             expected = f"a number from 0 to {most:g}"
             problems.append(source.problem("warning", "out_of_range", what, (*path, key), node=node, expected=expected))
     return problems
@@ -364,7 +364,7 @@ def _of_params(graph: WorkflowGraph, node: WorkflowNode) -> list[Problem]:
     for name in config.params:
         slip = None if name in known else slip_of(name, sorted(known))
         if slip is not None:
-            what = f"`params` has '{name}', which is sent to the provider as it is"
+            what = f"`params` has '{name}', which is sent to the provider unchanged"
             problems.append(
                 graph.source.problem(
                     "warning", "unknown_param", what, (*path, name), node=node.id, at_key=True, hint=suggestion(slip)
@@ -413,7 +413,7 @@ def _missing(
             agent.source.problem(
                 "warning",
                 "missing_document",
-                f"there is no '{document}' to look things up in",
+                f"the document '{document}' does not exist",
                 (*keys, number),
                 node=node,
                 expected=f"a file or directory in {directory}",

@@ -79,8 +79,8 @@ def find(
         path = Path(name).expanduser() if home is None else home
         is_file, is_directory = home is None and record_read(path).is_file(), path.is_dir()
     except (OSError, RuntimeError, ValueError) as error:  # too long, no such home, or a zero byte
-        why = getattr(error, "strerror", None) or "it is no path"
-        raise UsageError(f"no such target: {name[:60]!r} names nothing ({why})") from None
+        why = getattr(error, "strerror", None) or "it is not a valid path"
+        raise UsageError(f"no such target: {name[:60]!r} is neither an agent nor a file ({why})") from None
     if is_file:
         return _in_file(path, str(path))
     if is_directory:
@@ -230,10 +230,10 @@ def _no_such_file(path: Path, name: str) -> str:
     from difflib import get_close_matches
 
     if path.exists():
-        return f"'{name}' is neither a file nor a directory"
+        return f"'{name}' exists, but is neither a file nor a directory"
     there = path.parent
     if not there.is_dir():
-        return f"the file '{name}' does not exist: there is no directory '{there}'"
+        return f"the file '{name}' does not exist, because there is no directory '{there}'"
     try:
         names = {entry.stem: entry.name for entry in sorted(there.iterdir())}
     except OSError:

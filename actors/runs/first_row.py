@@ -57,12 +57,12 @@ async def keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -
     except JournalError as error:
         if hooks.durable:
             raise
-        hint = "`durable: {by_default: false}` in config.yaml, or --ephemeral, wants no run kept"
+        hint = "set `durable: {by_default: false}` in config.yaml, or use --ephemeral, to run without a journal"
         told = Problem(
             severity="warning",
             code="not_durable",
             file=execution.root.settings.file,
-            message=f"this run could not go on after a kill: {error}",
+            message=f"this run can't be resumed if its process is killed: {error}",
             hint=hint,
         )
         execution.problems = (*execution.problems, told)
@@ -79,11 +79,13 @@ async def check_id(root: Root, run: str) -> None:
         return
     state = await trio.to_thread.run_sync(state_of, journal_dir(environ()), run)
     if state is State.OVER:
-        raise Conflict(f"{run} exists already, and is over: choose another id, or `callboard runs delete {run}` first")
+        raise Conflict(
+            f"{run} already exists, and has ended: choose another id, or `callboard runs delete {run}` first"
+        )
     if state is State.INTERRUPTED:
-        raise Conflict(f"{run} exists already, and was interrupted: resume it (`root.resume`), or choose another id")
+        raise Conflict(f"{run} already exists, and was interrupted: resume it (`root.resume`), or choose another id")
     if state is not None:
-        raise Conflict(f"{run} exists already, and is under way: choose another id")
+        raise Conflict(f"{run} already exists, and is under way: choose another id")
 
 
 async def _keep(execution: Execution, request: RunRequest, hooks: RunCallbacks) -> JournaledRun:
@@ -164,7 +166,9 @@ def _copied(run: str, files: Iterable[Path]) -> tuple[Path, ...]:
         make(place)
         return tuple(Path(shutil.copy(file, place)) for file in files)
     except OSError as error:
-        raise JournalError(f"the files that the run comes with can't be kept: {error}") from error
+        raise JournalError(
+            f"the attachments of the run can't be copied to the directory of its journal: {error}"
+        ) from error
 
 
 def _other(settings: Settings, than: Settings) -> dict[str, Any]:

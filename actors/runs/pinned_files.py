@@ -185,14 +185,14 @@ def check_files(run: str, definitions: Iterable[Definition | None], *, strict: b
     changed = [file for file, now in _sums(map(Path, was)).items() if now != was[file]]
     if strict and changed:
         raise CannotGoOn(
-            f"{run} can't go on with --strict: {', '.join(changed)} changed since it was begun; with --with-changes it "
-            "goes on with today's files"
+            f"{run} can't be resumed with --strict: {', '.join(changed)} changed since the run began; "
+            "use --with-changes to resume it with the current files"
         )
     return tuple(
         Problem(
             severity="warning",
             code="changed_since",
-            message="it has changed since the run was begun, and is executed as it is today",
+            message="the file has changed since the run began, and its current version is executed",
             file=file,
         )
         for file in changed

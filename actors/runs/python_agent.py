@@ -108,14 +108,14 @@ class Agent(AgentData, Generic[R], frozen=True, kw_only=True, dict=True):
                     "callboard.function_tool(function, name='...')"
                 )
             if tool.name.startswith(_FAMILIES):
-                raise UsageError(f"tools: '{tool.name}' begins as the names of Callboard's own tools do")
+                raise UsageError(f"tools: '{tool.name}' begins with a prefix that Callboard reserves for its own tools")
         force_setattr(self, "tools", tools)
 
     def _check_agents(self) -> None:
         agents = tuple(_several(self, "agents"))
         for each in agents:
             if not isinstance(each, Agent):
-                raise UsageError(f"agents: {each!r} is no callboard.Agent")
+                raise UsageError(f"agents: {each!r} is not a callboard.Agent")
         force_setattr(self, "agents", agents)
         known: dict[str, Agent[Any]] = {self.name: self}
         for each in family(self):

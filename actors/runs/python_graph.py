@@ -231,7 +231,7 @@ class Graph:
         self._add(msgspec.structs.replace(node, function=_router(decide, ways)))
         # Both would hold: the run would follow the edge and the branch in parallel.
         if source in self._next:
-            raise UsageError(f"node '{source}' leads to {self._next[source]} already, so it can't branch")
+            raise UsageError(f"node '{source}' already leads to {self._next[source]}, so it can't branch")
         self._branches[source] = id
         self._lead(source, (id,))
 
@@ -352,7 +352,7 @@ class Graph:
 
     def _add(self, node: AnyNode) -> None:
         if node.id in self._nodes:
-            raise UsageError(f"graph '{self.name}' has a node '{node.id}' already")
+            raise UsageError(f"graph '{self.name}' already has a node '{node.id}'")
         self._built = None
         self._nodes[node.id] = node
 
@@ -367,7 +367,7 @@ class Graph:
         self, id: str, function: Function, keys: Mapping[str, Any], *, updates: Updates | None = None
     ) -> FunctionNode:
         if not callable(function):
-            raise UsageError(f"node '{id}': {function!r} is no function, no callboard.Agent, and no mapping")
+            raise UsageError(f"node '{id}': {function!r} is not a function, a callboard.Agent, or a mapping")
         signature_of(function)
         module = getattr(function, "__module__", "")
         name = f"{module}:{getattr(function, '__qualname__', type(function).__qualname__)}"
@@ -452,7 +452,7 @@ def _router(decide: Function, ways: Mapping[Any, str]) -> Function:
         except (KeyError, TypeError):
             name = getattr(decide, "__name__", repr(decide))
             raise UsageError(
-                f"'{name}' returned {answer!r}, and the branch has ways for: {', '.join(map(repr, ways))}"
+                f"'{name}' returned {answer!r}, but the branch has targets only for: {', '.join(map(repr, ways))}"
             ) from None
 
     if is_async(decide):

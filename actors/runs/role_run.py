@@ -77,7 +77,7 @@ def without_servers(role: Role, settings: Settings) -> str | None:
     """Return the reason why a role answers without its MCP servers; None if it names none, or MCP is on."""
     if not role.servers or settings.mcp_server_support:
         return None
-    return f"role '{role.called}' wants MCP servers, and MCP is turned off: it answers without them"
+    return f"role '{role.called}' uses MCP servers, but MCP is turned off: the role answers without them"
 
 
 def _agent(request: RunRequest, hooks: RunCallbacks) -> Agent:
@@ -89,4 +89,4 @@ def _agent(request: RunRequest, hooks: RunCallbacks) -> Agent:
     if hooks.loaded is None and not request.target:
         return Agent(name="ask", can_ask_user=False)
     name = request.target or (hooks.loaded.name if hooks.loaded is not None else "")
-    raise UsageError(f"a role is for a conversation without an agent, and '{name}' answers by its own file")
+    raise UsageError(f"a role can't be combined with an agent, and '{name}' is one: leave out the role or the agent")

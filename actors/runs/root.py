@@ -224,7 +224,7 @@ def _log_trouble(trouble: str) -> None:
             trouble,
         )
     else:
-        log.warning("durable runs go on: what they do can be kept again")
+        log.warning("durable runs continue: their journal can be written again")
 
 
 def _renamed(old: str, old_value: bool | None, new: str, value: bool) -> bool:
@@ -549,7 +549,9 @@ class Root:
                 try:
                     await trio.to_thread.run_sync(private_directory, directory.parent)
                 except OSError as error:
-                    raise JournalError(f"no run can be kept in {directory}: {error.strerror or error}") from error
+                    raise JournalError(
+                        f"durable runs can't be stored in {directory}: {error.strerror or error}"
+                    ) from error
                 self._journal = await open_journal(directory, _log_trouble)
             return self._journal
 

@@ -96,7 +96,7 @@ async def say(
     except CallboardError as error:
         if outcome is None or turn is None or turn.unkept is not error:
             raise
-        outcome.save_error = f"the answer was not kept in session '{turn.stored.label}': {error}"
+        outcome.save_error = f"the answer could not be saved in session '{turn.stored.label}': {error}"
         outcome.exit_code = outcome.exit_code or 1
     return outcome
 
@@ -137,7 +137,7 @@ async def turn_in_session(
                 if (request.target or hooks.loaded) and stored.agent != agent:
                     of = f"agent '{stored.agent}'" if stored.agent is not None else "no agent (callboard ask)"
                     raise UsageError(
-                        f"session '{stored.label}' is one of {of}, so '{agent or 'ask'}' can't go on with it"
+                        f"session '{stored.label}' belongs to {of}, so '{agent or 'ask'}' can't continue it"
                     )
                 taking = root.sessions.turn(caller, stored.id, agent=stored.agent, wait=wait, on_wait=on_wait)
                 try:
@@ -379,7 +379,7 @@ async def _with_role(
         request = msgspec.structs.replace(request, role=new_role)
     if request.in_role:
         if agent is not None:
-            raise UsageError(f"a role is for a conversation without an agent, and in this session '{agent}' answers")
+            raise UsageError(f"a role can't be used in this session, because agent '{agent}' answers in it")
         if request.role is not None and request.role != session.role_name:
             model = request.model or session.model
             # Checked first: a misspelt role must not be stored in the session.

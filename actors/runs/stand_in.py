@@ -203,7 +203,7 @@ def _text(said: Said) -> str:
     try:
         return msgspec.json.encode(to_json(said)).decode()
     except TypeError as error:
-        raise ModelError(f"a model can't say {said!r}: {error}") from error
+        raise ModelError(f"{said!r} can't be the reply of a model: {error}") from error
 
 
 def _last_text(request: ChatRequest) -> str:

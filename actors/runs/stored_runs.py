@@ -124,7 +124,7 @@ def _interrupted_run(kept: StoredRunRecord) -> InterruptedRun:
     try:
         about = decode_about(kept.about) if kept.about else None
     except msgspec.MsgspecError as error:
-        damage = damage or f"it is of another version of callboard: {error}"
+        damage = damage or f"it was written by another version of callboard: {error}"
     return InterruptedRun(
         run=kept.run,
         sign=kept.sign,
@@ -366,11 +366,11 @@ def read_export(file: Path) -> ExportedRun:
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error.strerror or error}") from error
     except (ValueError, IndexError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{file} is no run that `callboard runs export` has written: {error}") from error
+        raise UsageError(f"{file} was not written by `callboard runs export`: {error}") from error
     if head.callboard_run != EXPORT_FORMAT or not ID.fullmatch(head.run):
-        raise UsageError(f"{file} is of another version of callboard")
+        raise UsageError(f"{file} was written by another version of callboard")
     if foot.rows != len(rows) or foot.sum != zlib.crc32(b"\n".join(lines)):
-        raise UsageError(f"{file} is damaged: it is not as it was written")
+        raise UsageError(f"{file} is damaged: its checksum does not match")
     return ExportedRun(
         run=head.run,
         life=head.life,
@@ -401,5 +401,5 @@ def insert_export(moved: ExportedRun, environ: Mapping[str, str]) -> None:
     directory = journal_dir(environ)
     private_directory(directory)
     if any(kept.run == moved.run for kept in stored_runs(directory)):
-        raise Conflict(f"{moved.run} is kept here already: callboard runs rm {moved.run} removes it")
+        raise Conflict(f"{moved.run} is already stored here; `callboard runs delete {moved.run}` removes it")
     import_run(directory, moved.run, moved.life, (moved.began, moved.ended), moved.about, moved.rows, moved.letters)

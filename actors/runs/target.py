@@ -180,7 +180,7 @@ def load_agent(
     """
     agent = load(target, config_dir=config_dir)
     if isinstance(agent, WorkflowAgent):
-        raise UsageError(f"{agent.file} is a workflow, and an agent is wanted")
+        raise UsageError(f"{agent.file} is a workflow, but an agent is needed")
     return agent
 
 

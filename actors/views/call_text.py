@@ -12,7 +12,7 @@ from .money import usd
 LONGEST_DESCRIPTION = 100
 """Characters of a tool's description that are shown."""
 
-_NO_REPLY = "no reply: it goes on, or was cut off"
+_NO_REPLY = "no reply yet, or the request was cut off"
 
 
 class CallPart(NamedTuple):

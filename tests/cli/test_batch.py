@@ -87,7 +87,7 @@ def test_vars_that_are_missing_or_unknown_are_refused_with_their_line(callboard:
     (here / "t.jsonl").write_text('{"id": "a", "vars": {"FAILS": 0, "TONE": "x"}}\n{"id": "b", "vars": {"FAILS": 1}}\n')
     code, _, err = callboard("batch", "flow.yaml", "t.jsonl")
     assert code == 2
-    assert "t.jsonl:2:1: error: task 'b' can't be begun" in err
+    assert "t.jsonl:2:1: error: task 'b' can't be started" in err
     assert has_message(err, "protocol.workflow.variables.Resolver._from_environment", name="TONE")
     (here / "t.jsonl").write_text('{"vars": {"who": "x"}}\n{"vars": {"whom": "x"}}\n')
     code, _, err = callboard("batch", "g.yaml", "t.jsonl")
@@ -152,8 +152,8 @@ def test_a_disk_that_takes_no_more_ends_it_with_one_line_and_loses_no_result(her
     )
     assert (full.returncode, full.stdout) == (1, "")
     assert full.stderr == (
-        "callboard: results can't be written any more to t.results.jsonl: File too large; "
-        "mend that, and the same command goes on\n"
+        "callboard: results can no longer be written to t.results.jsonl: File too large. "
+        "Fix this, then run the same command again: it continues with the remaining tasks\n"
     )
     kept = len((here / "t.results.jsonl").read_bytes().split(b"\n")) - 1
     assert 0 < kept < 40
@@ -176,8 +176,8 @@ def test_files_of_runs_that_cant_be_written_end_it_too_and_what_was_done_stays(
     code, out, err = callboard("batch", "one.yaml", "t.csv", "--save", "runs", "-q", "--max-parallel", "1")
     assert (code, out) == (1, "")
     assert err == (
-        "callboard: the run could not be saved to runs: No space left on device; "
-        "mend that, and the same command goes on\n"
+        "callboard: the run could not be saved to runs: No space left on device. "
+        "Fix this, then run the same command again: it continues with the remaining tasks\n"
     )
     assert len(lines(here / "t.results.jsonl")) == 1
 

@@ -170,7 +170,7 @@ cases:
         f'the output is {output}, and has "dogs" in it',
         f'the output is {output}, not "x"',
         'topic of the output is "dogs", and no number',
-        "no.way of the output is not there: $ has no 'no'",
+        "no.way of the output does not exist: $ has no 'no'",
         "the output does not fit the schema: $: 'x' is a required property",
         "node 'plan' is not visited in this order: plan, ok, done",
         "node 'out' is visited 0 times, not 1",
@@ -180,9 +180,9 @@ cases:
         '"Why?" is not asked, or not in this order; asked are: ["Send it?"]',
         "the run has used 2 turns, more than 1",
         "the run has used 30 tokens, more than 3",
-        "it is not known what the run has cost",
+        "the cost of the run is unknown",
         "the run is done, not failed",
-        "by the rubric 'It is about cats.' it does not pass: so it is",
+        "the output does not satisfy the rubric 'It is about cats.': so it is",
     ):
         assert said in out, said
     assert out.splitlines()[-1] == "0 cases passed, 10 failed"

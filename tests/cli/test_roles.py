@@ -149,7 +149,7 @@ def test_a_role_that_wants_mcp_where_it_is_turned_off_answers_without_and_it_is_
     monkeypatch.setenv("CALLBOARD_MCP_SERVER_SUPPORT", "false")
     code, _, err = callboard("ask", "hi", "-r", "github")
     assert code == 0
-    assert "warning: role 'github' wants MCP servers, and MCP is turned off: it answers without them" in err
+    assert "warning: role 'github' uses MCP servers, but MCP is turned off: the role answers without them" in err
     assert models.requests[-1].offered == []
     assert "MCP" not in callboard("ask", "hi", "-r", "shell")[2]
 

@@ -263,7 +263,7 @@ def test_an_answer_that_can_not_be_kept_is_printed_and_the_reason_told(
     code, out, err = callboard("ask", "-q", "-s", "x", "two")
     assert (code, out) == (1, "forty-two\n")
     assert err.splitlines()[-1] == (
-        "callboard: the answer was not kept in session 'x': session 'x' was deleted meanwhile"
+        "callboard: the answer could not be saved in session 'x': session 'x' was deleted meanwhile"
     )
 
 

@@ -131,7 +131,10 @@ class _Batch(msgspec.Struct, frozen=True):
             self.mark_over(outcome.run_id)
             self.on_end(ended)
             if outcome.save_error is not None:
-                lost = f"{outcome.save_error}; mend that, and the same command goes on"
+                lost = (
+                    f"{outcome.save_error}. Fix this, then run the same command again: it "
+                    "continues with the remaining tasks"
+                )
         status, error_report = outcome.status, outcome.error
         return TaskEnded(work.key, status=status, error=error_report, exit_code=outcome.exit_code, lost=lost)
 
@@ -195,7 +198,7 @@ class BatchTarget:
                 name = (await self._found(task)).name
             except CallboardError as error:
                 told, _, more = str(error).partition("\n")
-                message = f"task '{task.id}' can't be begun: {told}"
+                message = f"task '{task.id}' can't be started: {told}"
                 problems.append(
                     Problem(
                         severity="error",
@@ -233,7 +236,7 @@ class BatchTarget:
                     # Resumed and not run again: the work so far is paid for.
                     return await play(self._root, await take(self._root, id, by=BATCH), hooks)
                 except (CannotGoOn, Damaged) as error:
-                    log.warning("task '%s' begins anew: %s", task.id, error)
+                    log.warning("task '%s' starts again from its beginning: %s", task.id, error)
                     self.runs.forget(id)
                     id, _ = self.runs.of(task)
         agent = await self._found(task)
@@ -270,7 +273,7 @@ class BatchTarget:
         vault = self._root.vault
         resolve_variables(agent.name, file.variables, values, environ(), secrets=vault, source=file.source)
         if isinstance(agent, LoopAgent) and not task.prompt.strip() and not task.attachments:
-            raise UsageError(f"'{agent.name}' is an LLM agent: it needs a `task` to answer")
+            raise UsageError(f"'{agent.name}' is an LLM agent and needs a prompt: give each row a `task`")
         return agent
 
     def _read(self, values: tuple[tuple[str, str], ...]) -> Loaded:

@@ -99,8 +99,9 @@ class BatchJournal:
                 found.append(task)
             elif digest != task.digest(target):
                 raise UsageError(
-                    f"{self.path} has a result of task '{task.id}', but the task (line {task.line}) or the target is "
-                    "not the same any more; take that line out, or write elsewhere: --results FILE"
+                    f"{self.path} has a result of task '{task.id}', but the task (line {task.line}) "
+                    "or the target has changed since; remove that result, or write to another file "
+                    "with --results FILE"
                 )
         return found
 
@@ -149,7 +150,8 @@ class BatchJournal:
         if self._broken is not None:
             why = self._broken.strerror or str(self._broken)
             raise ResultsLost(
-                f"results can't be written any more to {self.path}: {why}; mend that, and the same command goes on"
+                f"results can no longer be written to {self.path}: {why}. Fix this, then run the same "
+                "command again: it continues with the remaining tasks"
             )
 
     def _write(self, lines: Sequence[_Line]) -> None:
@@ -174,7 +176,8 @@ class BatchJournal:
                     self.done[value["id"]] = value["digest"]
                 except (ValueError, TypeError, KeyError):
                     raise UsageError(
-                        f"{self.path}, line {number}: this is no result of a batch; write elsewhere: --results FILE"
+                        f"{self.path}, line {number}: this is not the result of a batch task; write "
+                        "to another file with --results FILE"
                     ) from None
                 good += len(line)
         # An append to a partial line would make one unreadable line of two.

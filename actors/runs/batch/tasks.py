@@ -67,7 +67,7 @@ def _read(path: Path) -> list[BatchTask]:
     reader = _Reader(path)
     reader.read()
     if not reader.tasks and not reader.problems:
-        reader.wrong(1, "no_tasks", "there are no tasks in it", "a row for each task")
+        reader.wrong(1, "no_tasks", "the file has no tasks", "a row for each task")
     refuse(path, reader.problems)
     return reader.tasks
 
@@ -126,9 +126,11 @@ class _Reader:
         id = row.get("id")
         name = str(number) if "id" not in row else str(id).strip() if isinstance(id, str | int) else ""
         if not name:
-            self.wrong(line, "no_id", "the row has no id", "a text; or no column `id`, and rows are numbered")
+            self.wrong(line, "no_id", "the row has no id", "a text; without a column `id`, rows are numbered")
         elif name in self._lines:
-            self.wrong(line, "duplicate_id", f"id '{name}' is that of line {self._lines[name]} already", "another id")
+            self.wrong(
+                line, "duplicate_id", f"the id '{name}' is already used in line {self._lines[name]}", "another id"
+            )
         self._lines.setdefault(name, line)
         prompt = row.get("task")
         if prompt is None:
@@ -150,7 +152,10 @@ class _Reader:
         # JSON may contain a lone surrogate, which UTF-8 can't encode.
         for text in (name, str(prompt), *map(str, files), *map(str, values), *map(str, values.values())):
             if not _is_unicode(text):
-                message = f"{text!r} holds half a character, which no model and no file can take"
+                message = (
+                    f"{text!r} contains an unpaired surrogate (half of a character), which "
+                    "can't be sent to a model or written to a file"
+                )
                 self.wrong(line, "half_character", message, "whole characters")
         if len(self.problems) > before:
             return
@@ -189,10 +194,15 @@ class _Reader:
                 if row is None:
                     return
                 if len(row) > len(names) and any(row[len(names) :]):
-                    self.wrong(line, "long_row", f"the row has {len(row)} fields", f"{len(names)}, as the first has")
+                    self.wrong(
+                        line,
+                        "long_row",
+                        f"the row has {len(row)} fields",
+                        f"{len(names)} fields, as in the first row",
+                    )
                 yield line, {name: row[i] if i < len(row) else "" for i, name in enumerate(names)}
         except csv.Error as error:
-            self.wrong(line, "no_csv", f"it is not CSV: the row that begins here: {error}")
+            self.wrong(line, "no_csv", f"this row is not valid CSV: {error}")
         finally:
             csv.field_size_limit(before)
 
@@ -201,7 +211,7 @@ class _Reader:
         for name in names:
             self._known(1, name)
         if len(set(names)) < len(names):
-            self.wrong(1, "duplicate_column", "two columns have one name", f"each of {', '.join(COLUMNS)} once")
+            self.wrong(1, "duplicate_column", "two columns have the same name", f"each of {', '.join(COLUMNS)} once")
         return names
 
     def _objects(self, text: str) -> Iterator[Row]:

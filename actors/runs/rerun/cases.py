@@ -336,8 +336,12 @@ async def judge_verdict(
         verdict = decode_mended(decode, _json_part(said.output))
         passed, reason = verdict["pass"], str(verdict.get("reason", ""))
     except (NotJson, TypeError, KeyError, AttributeError):
-        return f"the judge's answer is not understood: {said.output[:LONGEST_REASON]!r}"
-    return None if passed is True else f"by the rubric '{judge.rubric}' it does not pass: {reason[:LONGEST_REASON]}"
+        return f"the judge did not answer with the requested JSON: {said.output[:LONGEST_REASON]!r}"
+    return (
+        None
+        if passed is True
+        else (f"the output does not satisfy the rubric '{judge.rubric}': {reason[:LONGEST_REASON]}")
+    )
 
 
 def _json_part(text: str) -> str:
@@ -465,7 +469,7 @@ def _of_values(what: str, wanted: Mapping[str, Any], value: Any) -> Iterator[str
         try:
             wrong = differs(each, value_at(value, path))
         except PathMissing as missing:
-            wrong = f"is not there: {missing}"
+            wrong = f"does not exist: {missing}"
         if wrong is not None:
             yield f"{path} of the {what} {wrong}"
 
@@ -520,7 +524,7 @@ def _of_use(expect: Expect, outcome: Outcome, seconds: float) -> Iterator[str]:
     tokens = sum(each.input_tokens + each.output_tokens for each in used)
     cost = sum(each.cost for each in used)
     if most.cost is not None and not outcome.cost_complete:
-        yield "it is not known what the run has cost: the price of a model is not known"
+        yield "the cost of the run is unknown, because the price of a model is unknown"
     for name, bound, value in (
         ("cost", most.cost, cost),
         ("turns", most.turns, outcome.turns),

@@ -309,7 +309,10 @@ def rows_in(past: Past) -> list[Placed]:
     """
     rows = read(past.rows)
     if began(rows).fold != FOLD:
-        raise CannotGoOn(f"{past.kept.run} can't be read: callboard {began(rows).version} played it by other rules")
+        raise CannotGoOn(
+            f"{past.kept.run} can't be read by this version: callboard "
+            f"{began(rows).version} executed it by different rules"
+        )
     return rows
 
 
@@ -357,7 +360,7 @@ def cut(rows: list[Placed], at: At, nodes: list[Entered]) -> int:
     if (wanted := f"{node}#{visit or 1}") in found:
         return found[wanted]
     known = ", ".join([*found, *(row.question.id for _, row in rows if isinstance(row, Asked))]) or "none"
-    raise NotFound(f"there is no row, visit of a node or question '{word}' in it; by name there are: {known}")
+    raise NotFound(f"the run has no row, visit of a node or question '{word}'; its names are: {known}")
 
 
 def done_behind(rows: list[Placed], at: int, nodes: Sequence[Entered] = ()) -> tuple[str, ...]:
@@ -426,10 +429,10 @@ def _with_other_words(rows: list[Placed], prompt: str | None, state: dict[str, A
             rows, state = _with_request(rows, prompt=prompt), {PROMPT_KEY: prompt, **state}
         return [*rows, _row_with_message(rows, StateSet(state=state))]
     if state:
-        raise UsageError("only a graph has a state of which keys could be set")
+        raise UsageError("the state can be changed only in a run of a graph")
     if isinstance(begun, ConversationBegun):
         return [*rows, _row_with_message(rows, PersonSays(text=prompt or "", by=BY))]
-    raise UsageError("its prompt can be another one only where the run has done nothing yet: fork it at row 1")
+    raise UsageError("the prompt can be changed only where the run has done nothing yet: fork it at row 1")
 
 
 def _is_done(placed: Placed) -> bool:
@@ -455,11 +458,14 @@ def _answers(rows: list[Placed], ids: Mapping[str, str], changes: ForkChanges) -
         if id not in asked:
             old = {new: before for before, new in ids.items()}
             there = ", ".join(old.get(new, new) for new in asked) or "none"
-            raise UsageError(f"no question '{word}' is open at that place (open there: {there})")
+            raise UsageError(f"no question '{word}' is open at that row (open there: {there})")
         path, question = asked[id]
         if changes.state:
-            raise UsageError("what was under way begins again on another state, and its questions are asked anew")
+            raise UsageError(
+                "with a changed state, work in progress starts again and asks its "
+                "questions again: change the state or answer questions, not both"
+            )
         if question.secret:
-            raise UsageError(f"the answer to '{word}' is a secret, and can't be given beforehand")
+            raise UsageError(f"the answer to '{word}' is a secret, so it can't be given in advance")
         told.append((path, Answered(rows[-1][1].at, Answer(question=id, value=understood(question, value), by=BY))))
     return told

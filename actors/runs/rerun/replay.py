@@ -107,7 +107,9 @@ def _check(run: str, rows: list[Placed]) -> None:
         raise Unsupported(f"{run} can't be replayed: it has tools that are functions of a Python program: {named}")
     for number, (_, row) in enumerate(rows, 1):
         if isinstance(row, Spoilt):
-            raise CannotGoOn(f"{run} can't be replayed, as since row {number} not all of it is kept: {row.why}")
+            raise CannotGoOn(
+                f"{run} can't be replayed, because its journal is incomplete from row {number} on: {row.why}"
+            )
 
 
 class _Past(msgspec.Struct, frozen=True):
@@ -264,7 +266,7 @@ class ReplayedRun(JournaledRun):
                 index.differs(place + 1, path, f"the run was {was.status}, and is {row.status} now")
         # After the last recorded row, everything is new and no difference.
         elif index.next is not None:
-            index.differs(0, path, f"it came to what no row says: {name_of_kind(row).lower()}")
+            index.differs(0, path, f"the rows do not have this result: {name_of_kind(row).lower()}")
 
 
 class ReplayedScopes(Scopes):
@@ -301,7 +303,7 @@ class ReplayedScopes(Scopes):
         place = index.find(path, lambda row: isinstance(row, Asked))
         if place is None:
             if index.next is not None:
-                index.differs(0, path, f"it asks what no row says: {question.text}")
+                index.differs(0, path, f"the rows do not have this question: {question.text}")
             return msgspec.structs.replace(question, id=question.id or self.run.new_question())
         index.mark_reached(place)
         row = index.row(place)

@@ -33,7 +33,7 @@ def disk_errors_named(place: Path) -> Iterator[None]:
         where = error.filename2 or error.filename or place
         reason = error.strerror or str(error)
         hint = "; free some space there" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        raise NotKept(f"sessions can't be kept: {where}: {reason}{hint}") from error
+        raise NotKept(f"sessions can't be saved: {where}: {reason}{hint}") from error
 
 
 def stamp(path: Path) -> Stamp:
@@ -49,7 +49,10 @@ def text_of(path: Path) -> str:
         InvalidFile: it is too long, or is not UTF-8.
     """
     if (size := path.stat().st_size) > MOST_BYTES:
-        raise InvalidFile(f"{path}: a session of {size} bytes is too long")
+        raise InvalidFile(
+            f"{path} has {size} bytes, but a session file may have at most {MOST_BYTES}; "
+            "delete the session, or move the file to another directory"
+        )
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:

@@ -67,7 +67,7 @@ def checked_alias(text: str) -> str:
     if what is None and as_id(alias) is not None:
         what = "it looks like an id"
     if what is None and alias == TEMP:
-        what = "that is the session which is not kept"
+        what = "it is reserved for the session that is not saved"
     if what is not None:
         raise UsageError(f"'{_printable(text)}' can't be the name of a session: {what}")
     return alias
@@ -90,11 +90,11 @@ def _wrong(name: str) -> str | None:
         (not name.strip(), "it is empty"),
         (name != name.strip(), "it begins or ends with a space"),
         (name.startswith("."), "it begins with a dot"),
-        ("/" in name or "\\" in name, "it holds a slash"),
+        ("/" in name or "\\" in name, "it contains a slash"),
         # control characters, half surrogates, other kinds of spaces
-        (not name.isprintable(), "it holds a character that can't be shown"),
+        (not name.isprintable(), "it contains a character that can't be shown"),
         (len(name.encode("utf-8", "surrogatepass")) > LONGEST, f"it is longer than {LONGEST} bytes"),
-        (name.endswith((".part", ".tmp", ".lock")), "files that end so are not sessions"),
+        (name.endswith((".part", ".tmp", ".lock")), "it ends with .part, .tmp or .lock"),
     )
     return next((what for is_so, what in checks if is_so), None)
 

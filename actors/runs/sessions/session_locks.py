@@ -117,7 +117,7 @@ class Sessions:
                 if isinstance(error, NotFound):
                     turn.mark_over()
                 turn.unkept = error
-                self.store.warn(f"what was said in session '{turn.stored.label}' could not be kept: {error}")
+                self.store.warn(f"the last messages of session '{turn.stored.label}' could not be saved: {error}")
 
     async def _ask_turn(self, id: str) -> Loan:
         while True:
@@ -206,7 +206,7 @@ class Sessions:
         """
         stored = await self._found(caller, name, agent, "write:sessions")
         if stored.session.messages or stored.session.compressed_messages:
-            raise Conflict(f"session '{stored.label}' has messages, so it stays with its agent; empty it first")
+            raise Conflict(f"session '{stored.label}' has messages, so its agent can't be changed; empty it first")
         async with self._alone(stored):
             moved = await _threaded(self.store.move, stored.id, stored.agent, to, caller=caller)
         if stored.id in self._live:
@@ -233,7 +233,7 @@ class Sessions:
         """
         async with self.change(caller, name, agent) as turn:
             if role is not None and turn.stored.agent is not None:
-                raise Conflict(f"in session '{turn.stored.label}' an agent answers, which a role can't change")
+                raise Conflict(f"session '{turn.stored.label}' belongs to an agent, so its role can't be changed")
             change_role(turn.session, role)
         return await self._meta(turn.stored)
 
@@ -328,7 +328,7 @@ class Sessions:
     def _refuse_busy(self, stored: Stored) -> None:
         live = self._live.get(stored.id)
         if live is not None and live[0].busy:
-            raise Conflict(f"session '{stored.label}' is at work; try again when its turn is over, or cancel its run")
+            raise Conflict(f"session '{stored.label}' is busy; try again when its turn is over, or cancel its run")
 
     async def _found(self, caller: Caller | None, name: str, agent: str | None, scope: str) -> Stored:
         _need(caller, scope)

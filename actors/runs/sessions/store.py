@@ -141,7 +141,7 @@ class SessionStore:
             return id, agent
         aliases = [each.alias for each in self.list(agent, caller=caller) if each.alias]
         of = f" of agent '{agent}'" if agent is not None else ""
-        hint = did_you_mean(name, aliases) or "callboard sessions list shows those there are"
+        hint = did_you_mean(name, aliases) or "`callboard sessions list` lists all sessions"
         raise NotFound(f"there is no session '{name}'{of}; {hint}")
 
     @_on_disk
@@ -186,7 +186,7 @@ class SessionStore:
         alias = None if alias is None else checked_alias(alias)
         with self._names(scope):
             if alias is not None and self.resolve_alias(alias, agent) is not None:
-                raise Conflict(f"there is a session called '{alias}' already; choose another name for the new one")
+                raise Conflict(f"a session called '{alias}' already exists; choose another name for the new one")
             return self._create(scope, alias, initial, caller)
 
     @_on_disk
@@ -200,7 +200,7 @@ class SessionStore:
         scope = scope_of(self.config_dir, agent)
         known = as_id(id)
         if known is None:
-            raise UsageError(f"'{id}' is not the id of a session, which is a UUID")
+            raise UsageError(f"'{id}' is not a session id, which is a UUID")
         # A session of an older program has no such file until it is migrated here.
         if not scope.state(known).is_file():
             alias = alias_of_legacy(scope, known)
@@ -282,7 +282,7 @@ class SessionStore:
         if not path.is_file():
             raise NotFound(f"session '{stored.label}' was deleted meanwhile")
         if stamp(path) != stored.stamp:
-            raise Conflict(f"session '{stored.label}' was changed by somebody else meanwhile: {path}")
+            raise Conflict(f"session '{stored.label}' was changed by another program meanwhile: {path}")
         write_whole(path, _written(stored.session))
         stored.stamp = stamp(path)
 
@@ -306,7 +306,7 @@ class SessionStore:
         with self._names(scope):
             other = self.resolve_alias(alias, agent)
             if other is not None and other != id:
-                raise Conflict(f"there is a session called '{alias}' already")
+                raise Conflict(f"a session called '{alias}' already exists")
             # The new alias is written before old ones are removed: a crash leaves two aliases rather than none.
             write_whole(scope.pointer(alias), f"{id}\n")
             for old in aliases_of(scope, id):
@@ -354,9 +354,9 @@ class SessionStore:
         with self._names(first), self._names(second):
             alias = alias_of(old, id)
             if any(found == id for found, _, _ in legacy_sessions(old)):
-                raise Conflict(f"session '{stored.label}' is one of an older program, which keeps it where it is")
+                raise Conflict(f"session '{stored.label}' is in the format of an older program and can't be moved")
             if alias is not None and self.resolve_alias(alias, to) is not None:
-                raise Conflict(f"there is a session called '{alias}' already where this one should go")
+                raise Conflict(f"the target already has a session called '{alias}'")
             private(new.folder(id).parent)
             # A rename is atomic: after a crash the session is in one of the two places, and complete.
             old.folder(id).rename(new.folder(id))
@@ -378,7 +378,7 @@ class SessionStore:
         private(scope.home)
         lock = wait_lock(scope.home / "lock", NAMES_WITHIN)
         if lock is None:
-            raise Conflict(f"another process keeps the names of sessions locked: {scope.home / 'lock'}")
+            raise Conflict(f"another process has locked the names of sessions: {scope.home / 'lock'}")
         with lock:
             sweep(scope.home / "by-name")
             yield
@@ -405,7 +405,7 @@ class SessionStore:
             raise NotFound(f"there is no session '{id}'") from None
         if not text.strip("\ufeff\0 \t\r\n"):  # Callboard never writes an empty file; a crash or a full disk does.
             name = alias_of(scope, id, guess) or id
-            raise InvalidFile(f"session '{name}': its file {path} is empty; delete the session to begin anew")
+            raise InvalidFile(f"session '{name}': its file {path} is empty; delete the session to start again")
         session = read_session(text, str(path))
         check_read(caller, session.meta, id)
         alias = alias_of(scope, id, guess)
@@ -453,7 +453,7 @@ def may_see(caller: Caller | None, meta: Meta) -> bool:
 def check_read(caller: Caller | None, meta: Meta, id: str) -> None:
     """Raise `Denied` if the caller may not read the session."""
     if not may_see(caller, meta):
-        raise Denied(f"session {id} belongs to somebody else")
+        raise Denied(f"session {id} belongs to another user")
 
 
 def claim(caller: Caller | None, meta: Meta, id: str) -> bool:
@@ -579,8 +579,8 @@ def pointed(path: Path, scope: SessionScope, warn: Warn | None = None) -> str | 
     if id is not None and scope.state(id).is_file():
         return id
     if warn is not None:
-        what = "names a session that is not there" if id is not None else "does not hold the id of a session"
-        warn(f"{path} {what}; it counts as missing")
+        what = "names a session that does not exist" if id is not None else "does not contain the id of a session"
+        warn(f"{path} {what}; it is ignored")
     return None
 
 

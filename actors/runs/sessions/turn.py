@@ -185,7 +185,10 @@ class StoredTurn:
                 now = store.open(stored.id, stored.agent)
             except InvalidFile as error:
                 beside = store.save_copy(stored)
-                told = f"{error}; what was said now is in {beside}: mend the file, or put that in its place"
+                told = (
+                    f"{error}; the session with its new messages is in {beside}: fix the file, or "
+                    "replace it with that one"
+                )
                 raise Conflict(told) from None
             if self.run and self.run in now.session.meta.runs:
                 # Another process resumed the run while this one was suspended, and has written its messages.

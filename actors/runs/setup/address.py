@@ -101,9 +101,9 @@ def bases_of(text: str) -> list[str] | ReachedAddress:
         host, port = "", None
         parts = urlsplit("")
     if not host or any(char.isspace() or not char.isprintable() for char in text):
-        return _refused("address", text, "that is no address; it looks like http://gpu.example:8000/v1")
+        return _refused("address", text, "this is not an address; an example is http://gpu.example:8000/v1")
     if given and parts.scheme not in ("http", "https"):
-        return _refused("address", text, f"'{parts.scheme}' is no scheme of an API: use http or https")
+        return _refused("address", text, f"'{parts.scheme}' can't be used for an API: use http or https")
     if parts.username is not None:
         return _refused("address", text, "leave the user and password out of the address: the key is asked for next")
     schemes = [parts.scheme] if given else ["http", "https"] if port or _is_near(host) else ["https", "http"]
@@ -207,9 +207,9 @@ def _refused_by_server(base: str, error: urllib.error.HTTPError, key: str) -> Re
         said = "it does not accept this API key" if key else "it wants an API key"
         return _refused("unauthorized", base, f"{base}: {said} (HTTP {code})")
     if code in (404, 405):
-        return _refused("not_found", base, f"{where} is not there (HTTP {code}): addresses often end in /v1")
+        return _refused("not_found", base, f"{where} does not exist (HTTP {code}): addresses often end in /v1")
     if 300 <= code < 400:
-        return _refused("redirect", base, f"{where} leads on to {location or 'another address'}: give that one")
+        return _refused("redirect", base, f"{where} redirects to {location or 'another address'}: enter that one")
     return _refused("failing", base, f"{where} answers with HTTP {code}: look into the log of the server")
 
 

@@ -75,7 +75,7 @@ def with_model(text: str, offer: UsableProvider, model: str, api_key: str = "", 
     after, problems = read_settings(changed, file, {})
     if errors_in(problems) or after.model != wanted or not _has_all(before, after, offer, added=bool(entry)):
         by_hand = "\n".join([f"model: {scalar(wanted)}", *(["clients:"] if entry else []), *entry])
-        raise Conflict(f"{file} is written in a way that can't be added to; write into it by hand:\n{by_hand}")
+        raise Conflict(f"{file} can't be edited automatically; add this by hand:\n{by_hand}")
     return changed
 
 

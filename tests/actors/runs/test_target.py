@@ -251,7 +251,7 @@ nodes:
         ("grap.yaml", "the file 'grap.yaml' does not exist; did you mean 'graph.yaml'?"),
         ("zebra.yml", "the file 'zebra.yml' does not exist"),
         ("./graph.yam", "the file './graph.yam' does not exist; did you mean 'graph.yaml'?"),
-        ("sub/graph.yaml", "the file 'sub/graph.yaml' does not exist: there is no directory 'sub'"),
+        ("sub/graph.yaml", "the file 'sub/graph.yaml' does not exist, because there is no directory 'sub'"),
     ],
 )
 def test_a_file_that_does_not_exist_is_told_as_that(

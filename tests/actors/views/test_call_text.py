@@ -54,4 +54,4 @@ def test_what_went_wrong_is_told_before_the_reply() -> None:
         ("failed", "too long", True),
     ]
     (part,) = reply_parts(detail())
-    assert part.text == "no reply: it goes on, or was cut off"
+    assert part.text == "no reply yet, or the request was cut off"

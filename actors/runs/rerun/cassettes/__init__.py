@@ -44,7 +44,7 @@ def playback_of(
         InvalidFile: the file is no cassette.
     """
     if record is not None and replay is not None:
-        raise UsageError("a run is recorded, or played by a cassette, and not both (--record, --replay)")
+        raise UsageError("a run can't be recorded and replayed at the same time: use either --record or --replay")
     if record is not None:
         from .recording import CassetteRecording
 
@@ -52,7 +52,7 @@ def playback_of(
     if replay is None:
         return None
     if durable:
-        raise UsageError("a run that is played by a cassette is not kept (--replay, --durable)")
+        raise UsageError("a run that is replayed from a cassette can't be durable: use either --replay or --durable")
     from .playback import CassettePlayback
 
     return CassettePlayback(Path(replay), loose=loose)

@@ -182,7 +182,7 @@ class CassettePlayback:
             return as_value(self._named_paths.on_this_machine(line.value), kind)
         except (msgspec.ValidationError, KeyError, TypeError) as error:
             raise CassetteDiffers(
-                f"the cassette {self._file} has something else of {line.kind} '{line.name}' than was expected: {error}"
+                f"the cassette {self._file} has an unexpected value for {line.kind} '{line.name}': {error}"
             ) from error
 
     def _given(self, line: AnswerLine) -> str | list[str]:
@@ -208,7 +208,7 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"the cassette {file} can't be read: {why}; --record {file} makes one") from error
+        raise UsageError(f"the cassette {file} can't be read: {why}; --record {file} records one") from error
 
 
 LONGEST = 60
@@ -323,21 +323,21 @@ class RemainingLines:
     ) -> CassetteDiffers:
         where = at or "the run"
         if near is None or was is None:
-            rest = f"what is left of it: {self.unused}" if self._effects else "all that it has was asked for"
+            rest = f"its unused results: {self.unused}" if self._effects else "all of its results have been used"
             return CassetteDiffers(
-                f"the cassette {self._name} has no {what} of {where} any more; {rest}. What was asked for:\n"
+                f"the cassette {self._name} has no further {what} of {where}; {rest}. The run asked for:\n"
                 + "\n".join(f"  {line}" for line in now[:LONGEST])
-                + f"\nRecord it anew (--record {self._name})"
+                + f"\nRecord it again (--record {self._name})"
             )
-        there = "" if near.at == at else f" (the nearest is of {near.at or 'the run'})"
+        there = "" if near.at == at else f" (the most similar one is of {near.at or 'the run'})"
         difference = list(difflib.unified_diff(was, now, "recorded", "now", n=2, lineterm=""))
         shown = difference[:LONGEST]
         if len(difference) > len(shown):
             shown.append(f"... {len(difference) - len(shown)} more lines")
         return CassetteDiffers(
-            f"the {what} of {where} is not that of the cassette {self._name}{there}:\n"
+            f"the {what} of {where} differs from the one in the cassette {self._name}{there}:\n"
             + "\n".join(f"  {line}" for line in shown)
-            + f"\nRecord it anew (--record {self._name}), or take what is at its place (--loose)"
+            + f"\nRecord it again (--record {self._name}), or accept the recorded result at this position (--loose)"
         )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_UNSAID = "the rows don't say what came of it"
+_UNSAID = "the rows do not have its result"
 
 
 class RowEffects:
@@ -313,7 +313,7 @@ class RowEffects:
                 failure = failure_of(row.message) if isinstance(row, MessageRow) else None
                 if failure is not None:  # The list was unavailable, and that is the failure of its node.
                     raise failure.restore()
-                raise CallboardError(f"the rows don't say which tools MCP server '{effect.name}' has")
+                raise CallboardError(f"the rows do not have the tool list of MCP server '{effect.name}'")
             return decode_value(noted[-1].value, list[Any])
         return {"tools": decode_value(noted[-1].value, list[Any]) if noted else None}
 

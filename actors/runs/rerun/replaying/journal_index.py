@@ -283,7 +283,7 @@ class JournalIndex:
         place = self.place_of(path, message)
         if place is None:
             if self.is_over or next(self._messages(path), None) is not None:
-                self.differs(0, path, f"it came to what no row says: {_short_value(message)}")
+                self.differs(0, path, f"the rows do not have this result: {_short_value(message)}")
             return message  # Otherwise the process was killed before it stored the message.
         self.mark_reached(place)
         row = self.row(place)
@@ -304,7 +304,7 @@ class JournalIndex:
     def missed(self, place: int) -> None:
         """Note that the replay never reaches this row."""
         self.mark_reached(place)
-        self.differs(place + 1, self.path(place), f"the replay does not come to it: {_short_value(self.row(place))}")
+        self.differs(place + 1, self.path(place), f"the replay did not reach this row: {_short_value(self.row(place))}")
 
     def differs(self, row: int, path: str, what: str) -> None:
         """Note a deviation; `row` counts from 1, and is 0 if no row records it."""

@@ -275,7 +275,7 @@ async def test_run_on_a_cluster_says_why_it_could_not_begin(house: House) -> Non
         http = house.client(house.gateway())
         token = http.headers["authorization"].split()[1]
         environ = {"PATH": os.environ["PATH"], "HOME": str(house.home), "CALLBOARD_TOKEN": token}
-        for words, why in (([""], "it needs a prompt to answer"), (["hi", "--var", "colour=red"], "'colour'")):
+        for words, why in (([""], "needs a prompt"), (["hi", "--var", "colour=red"], "'colour'")):
             argv = [*CALLBOARD, "run", "clerk", *words, "--on", str(http.base_url)]
             done = subprocess.run(argv, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
             assert (done.returncode, done.stdout) == (2, "")

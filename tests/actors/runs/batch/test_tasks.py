@@ -66,19 +66,19 @@ async def test_rows_are_numbered_where_no_row_has_a_name(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        ("id,task\na,one\na,two\n", 3, "id 'a' is that of line 2 already"),
+        ("id,task\na,one\na,two\n", 3, "the id 'a' is already used in line 2"),
         ("id,task\na,one\n,\nb,two\n", 3, "the row is empty"),
         ("id,task\na,one\n,two\n", 3, "the row has no id"),
         ("id,taks\na,one\n", 1, "(expected one of id, task, attachments, vars)\n    did you mean 'task'?"),
-        ('id,task\na,one\nb,"two\nc,three\n', 3, "the row that begins here: unexpected end of data"),
-        ("id,task,task\na,one,two\n", 1, "two columns have one name"),
+        ('id,task\na,one\nb,"two\nc,three\n', 3, "this row is not valid CSV: unexpected end of data"),
+        ("id,task,task\na,one,two\n", 1, "two columns have the same name"),
         ("id,task,vars\na,one,TONE=dry\n", 2, "`vars` is 'TONE=dry'"),
         ('id,task,vars\na,one,"{""X"": [1]}"\n', 2, "expected a JSON object of texts"),
         ("id,task,attachments\na,one,x.png\n", 2, "`attachments` is 'x.png'"),
         ('id,task,attachments\na,one,"[""x.png""]"\n', 2, "x.png to attach"),
         ("id,task\na,one,two\n", 2, "the row has 3 fields"),
-        ("id,task\n", 1, "there are no tasks in it"),
-        ("", 1, "there are no tasks in it"),
+        ("id,task\n", 1, "the file has no tasks"),
+        ("", 1, "the file has no tasks"),
     ],
 )
 async def test_what_is_wrong_is_told_with_its_line(text: str, line: int, told: str, tmp_path: Path) -> None:

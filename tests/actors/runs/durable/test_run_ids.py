@@ -52,11 +52,11 @@ async def test_the_id_of_a_run_that_is_over_is_refused_and_others_stay_durable()
     async with callboard.Root() as root:
         assert await run(root, "run-a") == "Hello."
         for _ in range(2):
-            with pytest.raises(Conflict, match="run-a exists already, and is over"):
+            with pytest.raises(Conflict, match="run-a already exists, and has ended"):
                 await run(root, "run-a")
         assert await run(root, "run-b") == "Hello."
     async with callboard.Root() as root:
-        with pytest.raises(Conflict, match="run-b exists already"):
+        with pytest.raises(Conflict, match="run-b already exists"):
             await run(root, "run-b")
 
 
@@ -78,9 +78,9 @@ async def test_the_id_of_a_run_under_way_is_refused_and_that_run_goes_on() -> No
     async with callboard.Root() as root, trio.open_nursery() as nursery:
         nursery.start_soon(first)
         await asked.wait()
-        with pytest.raises(Conflict, match="run-a exists already, and is under way"):
+        with pytest.raises(Conflict, match="run-a already exists, and is under way"):
             await run(root, "run-a")
-        with pytest.raises(Conflict, match="run-a goes on in this process"):
+        with pytest.raises(Conflict, match="run-a is already being executed by this process"):
             await root.resume("run-a", agent=CLERK)
         answer.set()
     assert ended == ["Hello."]
@@ -89,13 +89,13 @@ async def test_the_id_of_a_run_under_way_is_refused_and_that_run_goes_on() -> No
 async def test_a_run_that_is_over_cant_be_resumed_and_says_so() -> None:
     async with callboard.Root() as root:
         await run(root, "run-a")
-        with pytest.raises(Conflict, match="run-a is over"):
+        with pytest.raises(Conflict, match="run-a has already ended"):
             await root.resume("run-a", agent=CLERK)
 
 
-@pytest.mark.parametrize("state", ["is over", "was interrupted", "is under way"])
+@pytest.mark.parametrize("state", ["has ended", "was interrupted", "is under way"])
 async def test_the_id_of_a_run_of_another_process_is_refused(state: str) -> None:
-    words = [] if state == "is over" else ["asks"]
+    words = [] if state == "has ended" else ["asks"]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4] / ".types")}
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, text=True, env=env
@@ -110,7 +110,7 @@ async def test_the_id_of_a_run_of_another_process_is_refused(state: str) -> None
                     process.kill()
                 await trio.to_thread.run_sync(process.wait)
             async with callboard.Root() as root:
-                with pytest.raises(Conflict, match=f"run-7 exists already, and {state}"):
+                with pytest.raises(Conflict, match=f"run-7 already exists, and {state}"):
                     await run(root, "run-7")
                 assert await run(root, "run-8") == "Hello."
         finally:

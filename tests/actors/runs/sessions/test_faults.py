@@ -149,7 +149,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_state_and_no_lock(shelf: Shelf) 
     )
     told = done.stdout.splitlines()
     assert len(told) == 4, told
-    assert all(line.startswith("sessions can't be kept: /") and line.endswith("File too large") for line in told)
+    assert all(line.startswith("sessions can't be saved: /") and line.endswith("File too large") for line in told)
     assert [(meta.alias, meta.title) for meta in shelf.store.list()] == [("x", "old")]
     assert sorted(path.name for path in shelf.store.path(made.id).parent.iterdir()) == ["lock", "state.yaml"]
     assert [path.name for path in shelf.store.path(made.id).parent.parent.iterdir()] == [made.id]

@@ -130,7 +130,7 @@ async def test_an_answer_that_can_not_be_kept_is_given_all_the_same(
     assert (outcome.status, outcome.output, outcome.exit_code) == ("done", "ok", 1)
     assert outcome.save_error is not None
     assert re.fullmatch(
-        r"the answer was not kept in session 'x': sessions can't be kept: .*: No space left on device; "
+        r"the answer could not be saved in session 'x': sessions can't be saved: .*: No space left on device; "
         "free some space there",
         outcome.save_error,
     )

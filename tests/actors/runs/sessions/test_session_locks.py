@@ -248,7 +248,7 @@ async def test_variables_and_the_model_stay_with_the_session(stage: Stage) -> No
 async def test_a_session_of_another_agent_is_refused(stage: Stage) -> None:
     made = await stage.root.sessions.create(None, agent="clerk")
     stage.plain("", name="other")
-    with pytest.raises(UsageError, match="one of agent 'clerk', so 'other' can't go on with it"):
+    with pytest.raises(UsageError, match="belongs to agent 'clerk', so 'other' can't continue it"):
         await say(stage.root, None, made.id, RunRequest(target="other", prompt="hi"), agent="other")
 
 

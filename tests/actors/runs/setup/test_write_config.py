@@ -110,7 +110,7 @@ def test_the_comment_behind_the_model_stays() -> None:
 
 @pytest.mark.parametrize("text", ["clients: [{type: openai}]\n", "{model: a:b}\n", "model: [a:b, c:d]\nmodel: x:y\n"])
 def test_what_can_not_be_added_to_is_left_alone_and_said(text: str) -> None:
-    with pytest.raises(Conflict, match=r"write into it by hand:\nmodel: lmstudio:m\nclients:\n- type: openai-comp"):
+    with pytest.raises(Conflict, match=r"add this by hand:\nmodel: lmstudio:m\nclients:\n- type: openai-comp"):
         with_model(text, STUDIO, "m")
 
 
