@@ -70,7 +70,7 @@ async def test_a_name_that_is_not_there_is_told_with_the_nearest(chat: Chat) -> 
         await execute_line(chat, ".vault get MY_KY", person)
     with pytest.raises(UsageError, match=says("front.chat.commands.credentials._vault.6")):
         await execute_line(chat, ".vault add MY_KEY", person)
-    with pytest.raises(UsageError, match=says("cli.actions.vault._check_name")):
+    with pytest.raises(UsageError, match=says("front.chat.commands.credentials._vault.3")):
         await execute_line(chat, ".vault add 1-2", person)
 
 
