@@ -117,8 +117,8 @@ async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> Non
     assert await bench.read("x:0", "x:2", "y:3") == {"0": "18\n"}
     assert bench.problems == {
         "2": "its loader 'x': the command exited with status 2: [redacted]",
-        "3": "the command of its loader 'y' refers to {{MISSING}}, which is not in the vault or the environment; add it: "
-        "callboard vault add MISSING",
+        "3": "the command of its loader 'y' refers to {{MISSING}}, which is not in the vault or the environment; "
+        "add it: callboard vault add MISSING",
     }
 
 
