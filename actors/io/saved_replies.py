@@ -40,7 +40,7 @@ def store_reply(text: str, environ: Mapping[str, str]) -> None:
 
 
 def last_reply(environ: Mapping[str, str]) -> str | None:
-    """Return the last reply; None if there is none yet.
+    """Return the last reply of a model on this machine; None if there is none yet.
 
     Raises:
         OSError: it can't be read.

@@ -87,7 +87,7 @@ def _read(path: Path) -> ServerFile | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether such a process exists, of any user. A zombie counts as dead."""
+    """Return whether a process with this id exists, of any user. A zombie counts as dead."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -83,7 +83,7 @@ class BundleCandidate(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def withholds_server(self, name: str) -> bool:
-        """Return whether an MCP server is withheld."""
+        """Return whether an MCP server of the bundle is withheld, so that its entry is not installed."""
         return any(item.kind == "mcp" and item.name == name for item in self.withheld)
 
     def without(self, labels: Mapping[str, str]) -> BundleCandidate:

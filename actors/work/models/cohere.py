@@ -33,7 +33,7 @@ FORM = "cohere"
 
 
 class CohereCodec:
-    """Codec for Cohere."""
+    """Translator between provider-neutral chat requests and Cohere's format."""
 
     streams_tools = True
 

@@ -38,7 +38,7 @@ _READABLE = ("application/pdf",)
 
 
 class GeminiCodec:
-    """Codec for Gemini."""
+    """Translator between provider-neutral chat requests and Gemini's format."""
 
     streams_tools = True
 

@@ -50,7 +50,7 @@ _TALK = (
 
 
 class LocalCodec:
-    """Codec for the local engine."""
+    """Translator between provider-neutral chat requests and those of the local engine."""
 
     streams_tools = False  # only the complete reply shows whether it is a call or an answer
 

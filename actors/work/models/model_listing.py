@@ -70,7 +70,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def facts_of(finder: Finder, client: ClientSettings, model: ModelSettings, environ: Mapping[str, str]) -> ModelFacts:
-    """Return the facts of a model from settings and price table. The first call blocks: it loads the table."""
+    """Return context window and prices of a model, from settings and price table. The first call blocks: it loads the
+    table.
+    """
     found = finder.find(client, model, base_of(client, environ))
     window = model.max_input_tokens or (found.entry.window if found.entry is not None else None)
     # Only the current base rate is shown: tiers and cache rates do not fit into one line of a list.

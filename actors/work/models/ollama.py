@@ -26,7 +26,7 @@ FORM = "ollama"
 
 
 class OllamaCodec:
-    """Codec for Ollama."""
+    """Translator between provider-neutral chat requests and Ollama's format."""
 
     streams_tools = True
 

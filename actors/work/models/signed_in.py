@@ -124,7 +124,7 @@ def check_signed_in(client: ClientSettings, environ: Mapping[str, str], file: st
         ConfigError: the client's entry is incomplete, or its token file is unusable.
     """
     if token_file_of(client.name, environ).read(auth_server_of(client, file)) is None:
-        raise SignInNeeded(f"client '{client.name}' is not signed in; sign in: {remedy_of(client.name)}")
+        raise SignInNeeded(f"client '{client.name}': not signed in; sign in: {remedy_of(client.name)}")
 
 
 def remedy_of(client: str) -> str:

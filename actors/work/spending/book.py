@@ -279,7 +279,7 @@ def reason_of(error: Exception) -> str:
 
 
 def made(path: Path) -> None:
-    """Create the file if it is missing, readable by its user alone."""
+    """Create the SQLite file of the book if it is missing, readable by its user alone."""
     private_directory(path.parent)
     with contextlib.suppress(FileExistsError):
         path.touch(mode=0o600, exist_ok=False)

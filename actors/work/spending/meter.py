@@ -92,7 +92,7 @@ class Meter:
             self.account.charge(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0), 1)
 
     def take_in(self, part: PartUsage) -> list[UsageUpdate]:
-        """Count the usage of a remote child, which the book already has. Return the totals."""
+        """Count the usage of a remote child, which the spending book already contains. Return the totals."""
         self.turns += part.turns
         self.tool_calls += part.tool_calls
         for model, used in part.models.items():

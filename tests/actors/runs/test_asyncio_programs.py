@@ -412,7 +412,7 @@ async def test_an_asyncio_tool_ends_when_its_time_is_up(fake_model: FakeModels, 
 
 
 def says_plain(tool: str, seconds: float) -> str:
-    return f"Tool call '{tool}' did not end within {seconds:g} s and was ended"
+    return f"Tool call '{tool}' was stopped: it did not finish within {seconds:g} s"
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ async def test_a_missing_secret_names_file_key_and_command(house: House) -> None
             await callboard.run("worker", "go", root=root)
     assert str(error.value) == (
         f"client 'lab' in {house.config / 'config.yaml'}: `api_key` needs {{{{NO_SUCH}}}}, which is not in the vault "
-        "or the environment: callboard vault add NO_SUCH"
+        "or the environment; add it: callboard vault add NO_SUCH"
     )
     assert error.value.exit_code == 3
 

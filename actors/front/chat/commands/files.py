@@ -30,7 +30,7 @@ steps:
 
 @command(
     ".file",
-    "Ask about files, directories, web pages and the output of commands",
+    "Ask about files, directories, pages and output of commands",
     usage="<file|dir|url|loader:path|`command`|%%>... [-- text...]",
     scopes=("run:files",),
 )

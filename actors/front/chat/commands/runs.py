@@ -178,7 +178,7 @@ def _shows_or_goes(chat: Chat, caller: Caller, word: str) -> bool:
 
 @command(
     ".attach",
-    "Change to another chat, or watch a run; without argument, list both",
+    "List chats and runs; with an id, change to it or watch it",
     usage="[chat|run]",
     scopes=("read:runs",),
     at_work=_shows_or_goes,

@@ -160,7 +160,9 @@ class Embedders:
         return reranker
 
     def adopt(self, client: ClientSettings) -> str:
-        """Add a client that `config.yaml` does not have; see `ModelCatalog.adopt`."""
+        """Add a provider client that a definition file describes, for example an agent of a workflow; see
+        `ModelCatalog.adopt`.
+        """
         return self._catalog.adopt(client)
 
     def chunk_size(self, model: str = DEFAULT) -> int | None:

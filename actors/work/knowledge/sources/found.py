@@ -127,12 +127,8 @@ class SourceContext(msgspec.Struct, frozen=True):
         if done.status != 0:
             # A loader's command may contain secrets of the vault, and programs quote their arguments in errors.
             said = _in_short(hidden(done.stderr_tail.strip())) or "no message on stderr"
-            how = (
-                f"the command exited with status {done.status}"
-                if done.signal is None
-                else f"the command was killed by signal {done.signal}"
-            )
-            raise CantRead(f"it {how}: {said}{hint}")
+            how = f"exited with status {done.status}" if done.signal is None else f"was killed by signal {done.signal}"
+            raise CantRead(f"the command {how}: {said}{hint}")
         return done.stdout
 
 

@@ -13,7 +13,7 @@ _callboard_ask() {
         IFS= builtin read -r -d '' -u "$CALLBOARD_ASK_FD" _callboard_status || _callboard_status=''
     fi
     if [[ -z $_callboard_status ]]; then
-        builtin printf 'the question could not be asked: the way to Callboard is closed\n' >&2
+        builtin printf 'the question could not be asked: the connection to Callboard is closed\n' >&2
         return 1
     fi
     IFS= builtin read -r -d '' -u "$CALLBOARD_ASK_FD" _callboard_count || return 1

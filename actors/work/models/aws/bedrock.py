@@ -61,7 +61,7 @@ ROOM = 4096
 
 
 class BedrockCodec:
-    """Codec for Bedrock.
+    """Translator between provider-neutral chat requests and Bedrock's Converse format.
 
     Args:
         signer: signs every request; None if a bearer token (a Bedrock API key) is used.

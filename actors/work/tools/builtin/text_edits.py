@@ -203,7 +203,7 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of an application.
+    """Result of applying a diff: the new text, and what was changed.
 
     Attributes:
         text: the new text.
@@ -239,7 +239,7 @@ def parse(text: str) -> list[Hunk]:
 
 
 def apply(text: str, hunks: Sequence[Hunk]) -> Applied:
-    """Apply all hunks, in order.
+    """Apply all hunks of a diff to a text, in order.
 
     Raises:
         DiffError: a hunk does not fit. The text names it, with an excerpt of the file.

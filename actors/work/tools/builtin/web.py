@@ -260,7 +260,7 @@ async def _asked(setting: Setting, who: str, url: str, params: Mapping[str, str]
         return await get(url, setting.environ, params=params, within=min(SECONDS, setting.timeout))
     except ToolFailed as error:
         # Name the service instead of its host; the reason is the same.
-        why = str(error).rpartition(" is not reachable: ")[2]
+        why = str(error).rpartition(" can't be reached: ")[2]
         raise ToolFailed(f"{who} can't be reached: {why}", stderr=error.stderr) from error
 
 

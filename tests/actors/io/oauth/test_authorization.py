@@ -99,7 +99,7 @@ def test_a_server_that_always_names_itself_has_to() -> None:
 
 def test_the_no_of_a_person_and_of_a_server() -> None:
     request = asked()
-    with pytest.raises(OAuthRefused, match="said no: they changed their mind: access_denied") as error:
+    with pytest.raises(OAuthRefused, match="by the server: they changed their mind: access_denied") as error:
         request.code_of({"error": "access_denied", "error_description": "they changed\nmind".replace("\n", " their ")})
     assert error.value.error == "access_denied"
     with pytest.raises(OAuthRefused, match="unknown scope: invalid_scope"):

@@ -118,7 +118,7 @@ def test_a_key_that_is_replaced_by_another_is_missed_though_their_number_is_the_
     keep(with_bob, TWO="second")
     before = file.path.read_bytes()
     for change in (lambda: keep(with_carol, THREE="x"), with_carol.rotate):
-        with pytest.raises(ConfigError, match=rf"{age.public_of(bob)} as well.*rotate --leave-out"):
+        with pytest.raises(ConfigError, match=rf"{age.public_of(bob)}, and this change.*rotate --leave-out"):
             change()
     assert file.path.read_bytes() == before
     assert with_carol.rotate(leave_out=True) == 2

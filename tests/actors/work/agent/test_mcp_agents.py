@@ -336,7 +336,7 @@ async def test_a_call_has_its_servers_time(stage: Stage) -> None:
     results = await play(
         stage, agent("srv", mcp_tools="direct"), ("srv__slow", {"seconds": 30}), ("srv__echo", {"text": "on"})
     )
-    assert results[0]["tool_call_error"] == "Tool call 'srv__slow' did not end within 3 s and was ended"
+    assert results[0]["tool_call_error"] == "Tool call 'srv__slow' was stopped: it did not finish within 3 s"
     assert results[1] == "on"
 
 

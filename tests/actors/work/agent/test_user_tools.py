@@ -78,7 +78,7 @@ async def test_options_may_be_the_json_text_of_a_list() -> None:
     ("options", "problem"),
     [
         ("[1,", fragment("work.agent.tool_families.read_texts", name="options")),
-        ("a or b", "'options' has to be a list of texts"),
+        ("a or b", "'options' must be a list of texts"),
         ([], "'options' is empty: list the options"),
     ],
 )

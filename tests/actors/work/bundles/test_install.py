@@ -196,7 +196,7 @@ async def test_a_tool_file_in_the_place_of_one_that_asks_is_told_for_each_agent_
     repository.commit({"functions/tools/execute_command.sh": TOOL, "functions/tools/send_mail.sh": TOOL})
     house.answers = [False]
     await house.install(repository.url)
-    assert "agent clerk (new): Sorts letters.\n      runs programs of its own" in house.told[0]
+    assert "agent clerk (new): Sorts letters.\n      runs its own programs" in house.told[0]
     assert has_message(house.told[0], "work.bundles.candidate._tools_line.2", unasked="execute_command…")
     assert "execute_command, after asking" not in house.told[0]
     assert has_message(house.told[0], "work.bundles.candidate._hides", kind="tool", name="execute_command")
@@ -212,7 +212,7 @@ async def test_what_is_to_be_run_is_shown_whole_and_no_text_forges_a_line(house:
     await house.install(repository.url)
     (told,) = house.told
     assert f"starts: d {args[0]} && evil agent good: as it is\\u202e\n" in told
-    assert "MCP server long: what it runs is too long to be read" in told
+    assert "MCP server long: the command that the item runs has more than 4000 characters" in told
     assert "plays: say 59" in told
     repository.commit({"mcp.json": json.dumps({"mcpServers": {"a\n  agent b: as it is": {"command": "d"}}})})
     with pytest.raises(InvalidFile, match=says("work.bundles.candidate._servers.3")):
@@ -296,7 +296,7 @@ async def test_links_submodules_and_odd_names_are_refused_each_with_a_line(
     for line in (
         "agents/clerk/link.md is a symbolic link",
         "roles/out.md is a symbolic link",
-        "agents/clerk/module is a submodule",
+        "agents/clerk/module is a git submodule",
         "agents/clerk/large has 4096 KiB",
         "is too long for a path, or is not a portable path",
         "'agents/clerk/notes.md' and 'agents/clerk/Notes.md' are the same name",
@@ -370,7 +370,7 @@ async def test_a_directory_for_temporary_files_that_takes_nothing_is_named(
     monkeypatch.setattr(
         temporary, "usual_bases", lambda: [temporary.ProcessDirectoryBase(tmp_path / "nowhere" / "x", shared=True)]
     )
-    with pytest.raises(NotKept, match="can't be written to: No such file or directory; TMPDIR names another"):
+    with pytest.raises(NotKept, match="can't be written to: No such file or directory; set TMPDIR to another"):
         await house.install(repository.url)
 
 

@@ -181,7 +181,7 @@ async def test_a_call_is_ended_after_its_time(me: Actor, autojump_clock: trio.te
             ended.append(trio.current_time())
 
     (turn,) = await calls(tool("t", sleeps, timeout=7)).play(me, [call("t")])
-    assert told(turn) == {"tool_call_error": "Tool call 't' did not end within 7 s and was ended"}
+    assert told(turn) == {"tool_call_error": "Tool call 't' was stopped: it did not finish within 7 s"}
     assert len(ended) == 1
     (turn,) = await calls(tool("t", sleeps, timeout=7), timeout=3).play(me, [call("t")])
     assert "3 s" in told(turn)["tool_call_error"]

@@ -28,7 +28,7 @@ function word() {
   const bytes = [];
   const one = Buffer.alloc(1);
   for (;;) {
-    if (fs.readSync(askFd, one, 0, 1, null) === 0) throw new Error("the way to Callboard is closed");
+    if (fs.readSync(askFd, one, 0, 1, null) === 0) throw new Error("the connection to Callboard is closed");
     if (one[0] === 0) return Buffer.from(bytes).toString("utf8");
     bytes.push(one[0]);
   }

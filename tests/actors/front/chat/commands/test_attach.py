@@ -48,7 +48,7 @@ async def test_runs_under_way_are_shown_and_can_be_watched(
             while not person.runs:
                 await trio.sleep(0.01)
         assert person.runs[0].run == info.run
-        with pytest.raises(Conflict, match=f"{info.run} answers"):
+        with pytest.raises(Conflict, match=f"{info.run} is answering"):
             await execute_line(chat, ".session", person)
         assert (await execute_line(chat, "hurry", person)).steered
         hold.set()

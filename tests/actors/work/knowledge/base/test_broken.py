@@ -74,7 +74,7 @@ BROKEN = {
     "current garbled": (
         "../current",
         lambda path: path.write_text("gen-x\n"),
-        "holds 'gen-x' instead of the name",
+        "contains 'gen-x' instead of the name",
     ),
 }
 
@@ -266,7 +266,7 @@ async def test_a_file_beyond_the_limit_of_the_process_is_a_full_disk(library: Li
     argv = [sys.executable, "-c", script, str(library.directory)]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
     done = await trio.run_process(argv, capture_stdout=True, env=environ)
-    assert done.stdout.startswith(b"KnowledgeError no space left for ")
+    assert done.stdout.startswith(b"KnowledgeError no space is left on the disk of ")
 
 
 @pytest.mark.parametrize(

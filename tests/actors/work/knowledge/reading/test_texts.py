@@ -63,7 +63,7 @@ async def test_a_document_says_all_about_itself(reader: Reader) -> None:
     ],
 )
 async def test_what_is_called_markdown_and_is_none_is_refused(reader: Reader, data: bytes, what: str) -> None:
-    with pytest.raises(CantRead, match=f"it is {what}, not text"):
+    with pytest.raises(CantRead, match=f"the file is {what}, not text"):
         await reader(data, "notes.md")
 
 

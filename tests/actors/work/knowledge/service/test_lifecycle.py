@@ -118,7 +118,7 @@ async def test_missing_weights_are_pulled_for_a_yes(knowing: Stage, monkeypatch:
     person = Person(knowing.root, lambda _: "yes")
     with knowing.root.questions.attach(person):
         assert "flour" in (await knowing.run("flour")).output
-    assert "Fetch WordLlama 256 (19 MB, from the Python package index) and build a" in person.asked_for[0].text
+    assert "Download WordLlama 256 (19 MB, from the Python package index) and build a" in person.asked_for[0].text
     pulled = knowing.of("knowledge.building")[0]
     assert (pulled.phase, pulled.done, pulled.total) == ("pull", 5, 10)
 
@@ -320,8 +320,8 @@ async def test_a_file_of_lokis_is_taken_over_with_its_vectors(knowing: Stage) ->
     assert "Cake!" in outcome.output
     [warned] = [each.message for each in knowing.of("run.warning") if each.code == "knowledge_imported"]
     assert warned == (
-        f"rag node 'look' of 'g': taken over from {home / 'look.yaml'}, 1 chunks; from now on that file is "
-        f"not used, {home / 'look.kb'} is"
+        f"rag node 'look' of 'g': imported 1 chunks from {home / 'look.yaml'}; from now on "
+        f"{home / 'look.kb'} is used instead of that file"
     )
 
 

@@ -80,7 +80,7 @@ async def test_a_list_without_end_is_cut_off_and_told(bench: Bench, hub: Site) -
     spec = f"{hub.url}/o/r/tree/main/**"
     hub.pages[TREE] = listed(*(f"{number}.md" for number in range(5)))
     assert len(await bench.names(spec)) == 3
-    assert bench.problems == {spec: "3 files were read, which is the limit; 5 are there"}
+    assert bench.problems == {spec: "3 of 5 files were read, which is the limit"}
     hub.pages[TREE] = listed("a.md", truncated=True)
     assert len(await bench.names(spec)) == 1
     assert has_message(bench.problems[spec], "work.knowledge.sources.web.github_files.3")

@@ -102,7 +102,7 @@ async def test_secrets_are_put_in_after_the_words_are_known(bench: Bench) -> Non
     bench.environ["TOKEN"] = "a b; 'c"
     bench.settings["loaders"] = {"x": "echo {{TOKEN}} $1", "y": "echo ${MISSING} $1"}
     assert await bench.read("x:1", "y:2") == {"1": "a b; 'c 1\n"}
-    assert bench.problems == {"2": "its loader 'y' refers to ${MISSING}, which is not set"}
+    assert bench.problems == {"2": "the command of its loader 'y' refers to ${MISSING}, which is not set"}
 
 
 async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> None:
@@ -117,8 +117,8 @@ async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> Non
     assert await bench.read("x:0", "x:2", "y:3") == {"0": "18\n"}
     assert bench.problems == {
         "2": "its loader 'x': the command exited with status 2: [redacted]",
-        "3": "its loader 'y' refers to {{MISSING}}, which is not in the vault or the environment: "
-        "callboard vault add MISSING",
+        "3": "the command of its loader 'y' refers to {{MISSING}}, which is not in the vault or the environment; "
+        "add it: callboard vault add MISSING",
     }
 
 
@@ -130,10 +130,10 @@ async def test_secrets_of_the_vault_are_put_in_and_not_told(bench: Bench) -> Non
         ("sh -c 'kill -9 $$; $1'", "was killed by signal 9"),
         ("no-such-program $1", "its loader 'x': "),
         ("echo nothing", "has no place for the input; write $1"),
-        ("echo 'open $1", "is no command: No closing quotation"),
+        ("echo 'open $1", "can't be parsed: No closing quotation"),
         ("true $1 $2", "left no output file"),
         ("yes $1", "the command printed more than"),
-        ("sh -c 'yes | head -c 2000 > \"$2\"; : $1'", "left there is more text in it"),
+        ("sh -c 'yes | head -c 2000 > \"$2\"; : $1'", "left more text than is read of one source"),
         ("head -c 100 /dev/zero $1", fragment("work.knowledge.reading.read._read.2", what="binary data")),
     ],
 )

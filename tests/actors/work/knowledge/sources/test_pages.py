@@ -83,7 +83,7 @@ async def test_a_page_that_unpacks_to_too_much_is_refused(bench: Bench, site: Si
     [
         ((404, {}, b""), fragment("work.knowledge.sources.web.WebReader._raw", status="404", reason_phrase="Said…")),
         ((500, {}, b""), fragment("work.knowledge.sources.web.WebReader._raw", status="500", reason_phrase="Said…")),
-        ((200, {"Content-Type": "image/png"}, b"\x89PNG"), "it is image/png, which is not text"),
+        ((200, {"Content-Type": "image/png"}, b"\x89PNG"), "the page is image/png, which is not text"),
         (
             (200, {"Content-Type": "text/plain"}, b"\x89PNG\0\0"),
             fragment("work.knowledge.reading.read._read.2", what="a PNG image"),

@@ -69,14 +69,14 @@ async def test_a_command_that_is_none_is_refused(call: Bench, command: str) -> N
 
 async def test_a_command_that_takes_too_long_is_ended_with_what_it_said(call: Bench) -> None:
     call.timeout = 3
-    with pytest.raises(ToolFailed, match=says("supervisors.process.run_process.2", timeout=3)) as caught:
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.commands._run", seconds=3)) as caught:
         await call("execute_command", command="echo working; exec sleep 1000")
     assert caught.value.stderr == "working\n"
 
 
 async def test_a_command_is_ended_before_its_call_is_cut_off_so_that_its_output_is_told(call: Bench) -> None:
     call.within = 5
-    with pytest.raises(ToolFailed, match=says("supervisors.process.run_process.2")) as caught:
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.commands._run")) as caught:
         await call("execute_command", command="echo working; trap '' TERM; while :; do sleep 0.05; done")
     assert caught.value.stderr == "working\n"
 

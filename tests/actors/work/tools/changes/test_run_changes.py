@@ -280,8 +280,8 @@ async def test_a_diff_is_shown_when_every_secret_that_stands_in_it_is_known(
     for outside in ({}, {"OUTSIDE": "s3cret-that-came-later"}):
         diff, note = shown(KEPT="s3cret-of-the-vault", **outside)
         assert diff == ""
-        assert note.startswith("it has held {{OUTSIDE}}, which is not known in this process")
-    assert "{{KEPT}} and {{OUTSIDE}}, which" in shown()[1]
+        assert note.startswith("the file has contained {{OUTSIDE}}, whose value is not known in this process")
+    assert "{{KEPT}} and {{OUTSIDE}}, whose" in shown()[1]
 
 
 async def test_a_secret_is_hidden_before_a_long_line_is_cut(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

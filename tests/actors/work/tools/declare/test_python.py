@@ -142,10 +142,10 @@ def test_an_enum_takes_its_values_also_by_alias(reads: Reads) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "place"),
     [
-        ("def run(p: 3):\n    'D'", "3 is no type", (1, 12)),
-        ("def run(p: 'a b'):\n    'D'", "'a b' is no type", (1, 12)),
+        ("def run(p: 3):\n    'D'", "3 is not a type", (1, 12)),
+        ("def run(p: 'a b'):\n    'D'", "'a b' is not a type", (1, 12)),
         ("def run(p: f()):\n    'D'", "this is not a type", (1, 12)),
-        ("def run(p: list['x y']):\n    'D'", "'x y' is no type", (1, 17)),
+        ("def run(p: list['x y']):\n    'D'", "'x y' is not a type", (1, 17)),
         (
             "def run(p: Literal[x]):\n    'D'",
             "Literal may only contain strings, whole numbers, booleans and None",
