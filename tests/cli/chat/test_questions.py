@@ -156,7 +156,7 @@ async def test_leaving_asks_again_after_its_question_was_withdrawn(
     window.press(".session", "Enter")
     window.press("one", "Enter")
     await window.until(lambda lines: lines.count("ok") == 1 and rests(lines))
-    await trio.sleep(1)  # until the line is answered, which no row shows, Ctrl-D leaves without a question
+    await trio.sleep(3)  # until the line is answered, which no row shows, Ctrl-D leaves without a question
     window.press("C-d")
     await window.shows("callboard asks: Save")
     window.press("C-c")
@@ -165,7 +165,7 @@ async def test_leaving_asks_again_after_its_question_was_withdrawn(
     assert not any("callboard asks: Save" in row for row in window.lines())
     window.press("two", "Enter")
     await window.until(lambda lines: lines.count("ok") == 2 and rests(lines))
-    await trio.sleep(1)
+    await trio.sleep(3)
     window.press("C-d")
     await window.shows("callboard asks: Save")
     window.press("C-c", "C-c")

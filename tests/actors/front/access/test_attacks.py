@@ -276,7 +276,7 @@ async def test_no_path_leads_out_of_the_page_s_own_files(house: House, target: s
 async def test_what_any_page_can_send_without_being_asked_starts_nothing(house: House, media: str) -> None:
     """A form or a simple request of a page: no token, for the token is no cookie."""
     headers = {"content-type": media, "cookie": f"token={house.token}; callboard.token={house.token}"}
-    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False) as browser:
+    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False, timeout=SOON) as browser:
         for origin, status in ((None, 401), (house.url, 401), ("https://evil.test", 403), ("null", 403)):
             shown = {**headers, **({"origin": origin} if origin else {})}
             for path in ("/v1/runs", "/agui", "/v1/chat/completions", "/v1/mcp/reload", "/v1/sessions"):
@@ -287,7 +287,7 @@ async def test_what_any_page_can_send_without_being_asked_starts_nothing(house: 
 
 
 async def test_a_page_can_t_be_framed_and_runs_no_script_but_its_own(house: House) -> None:
-    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False) as browser:
+    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False, timeout=SOON) as browser:
         response = await browser.get("/")
     policy = dict(part.strip().partition(" ")[::2] for part in response.headers["content-security-policy"].split(";"))
     assert (policy["default-src"], policy["script-src"], policy["frame-ancestors"]) == ("'none'", "'self'", "'none'")

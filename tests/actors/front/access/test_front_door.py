@@ -198,7 +198,7 @@ async def test_a_workflow_or_a_file_of_one_s_own_needs_the_scope_for_it(town: To
 
 
 async def test_case_110_probes_and_metrics_of_a_whole_server(town: Town) -> None:
-    async with httpx.AsyncClient(base_url=town.house.url, trust_env=False, verify=False) as anybody:
+    async with httpx.AsyncClient(base_url=town.house.url, trust_env=False, verify=False, timeout=SOON) as anybody:
         assert (await anybody.get("/healthz/live")).json() == {"status": "ok"}
         assert (await anybody.get("/healthz/ready")).json() == {"status": "ok"}
         assert (await anybody.get("/metrics")).status_code == 401

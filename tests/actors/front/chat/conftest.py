@@ -9,8 +9,10 @@ import pytest
 from support.chat_person import Scripted
 from support.control_fixtures import root, stage
 from support.control_hub import hub_of
+from support.waiting import PATIENCE
 
 import callboard
+from callboard.actors.front.chat import prompting
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.control.hub import Hub
 
@@ -21,6 +23,13 @@ __all__ = ["root", "stage"]
 def own_directories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What a chat keeps for the person at this machine is kept for each test alone."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state-home"))
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an interrupted line has as much time as a slow machine needs; it takes no longer because of it."""
+    monkeypatch.setattr(prompting, "END_WITHIN", PATIENCE)
+    monkeypatch.setattr(prompting, "PUT_BACK_WITHIN", PATIENCE)
 
 
 @pytest.fixture

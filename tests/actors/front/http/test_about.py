@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from support.http_agents import HELLO, LOOP
-from support.http_server import House, Serve
+from support.http_server import SOON, House, Serve
 
 from callboard.actors.work.spending.book import BookFile, SpendingBook
 from callboard.protocol.chat import TokenUsage
@@ -79,7 +79,7 @@ async def test_mcp_servers_are_told_and_read_again(house: House) -> None:
 async def test_case_105_a_bad_key_an_unknown_session_and_a_long_body_are_refused_in_one_shape(serve: Serve) -> None:
     async with serve(api={"limits": {"max_body_bytes": 2000}}) as house:
         for headers in ({}, {"authorization": "Bearer nonsense"}, {"authorization": "Basic eA=="}):
-            async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False) as stranger:
+            async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False, timeout=SOON) as stranger:
                 response = await stranger.get("/v1/info", headers=headers)
             assert response.status_code == 401
             error = response.json()["error"]
@@ -95,7 +95,7 @@ async def test_case_105_a_bad_key_an_unknown_session_and_a_long_body_are_refused
 async def test_case_110_it_lives_is_ready_and_has_figures(house: House) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
-    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False) as stranger:
+    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False, timeout=SOON) as stranger:
         assert (await stranger.get("/healthz/live")).status_code == 200
         assert (await stranger.get("/healthz/ready")).status_code == 200
         assert (await stranger.get("/metrics")).status_code == 401
@@ -132,7 +132,7 @@ async def test_a_body_that_is_no_json_is_refused(house: House) -> None:
 
 
 async def test_the_page_is_there_for_everybody_and_runs_nothing_of_others(house: House) -> None:
-    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False) as stranger:
+    async with httpx.AsyncClient(base_url=house.url, trust_env=False, verify=False, timeout=SOON) as stranger:
         page = await stranger.get("/")
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         assert "default-src 'none'" in page.headers["content-security-policy"]

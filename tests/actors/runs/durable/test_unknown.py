@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from lives import Lives
 from support.fake_models import FakeModels, Reply, Request
 from support.starter import CALLBOARD, forked
@@ -196,12 +197,13 @@ async def test_a_script_is_done_again_or_left_out_as_its_node_or_a_person_says(
 
 
 async def test_the_time_of_a_script_does_not_run_while_a_person_is_asked_about_it(
-    tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch, mock_clock: trio.testing.MockClock
 ) -> None:
+    mock_clock.rate = 1.0
     lives = Lives(tmp_path, fake_model, monkeypatch)
     home = lives.config / "agents" / "g"
     home.mkdir(parents=True)
-    (home / "graph.yaml").write_text(SCRIPT % "timeout: 4,")
+    (home / "graph.yaml").write_text(SCRIPT % "timeout: 60,")
     (home / "two.sh").write_text("echo '{}'\n")
     (home / "one.sh").write_text(f"[ -e {tmp_path}/second ] || sleep 60\n" + """echo '{"said": "in time"}'\n""")
     await lives.begin("g", until=lambda event: event.kind == "tool.call.started", answers={})
@@ -209,7 +211,7 @@ async def test_the_time_of_a_script_does_not_run_while_a_person_is_asked_about_i
 
     class Slow(Clerk):
         async def answer(self, question: Question) -> None:
-            await trio.sleep(4.5)
+            mock_clock.jump(70)
             self._root.kernel.questions.answer(question.id, "again", by="clerk")
 
         def asked(self, question: Question) -> None:

@@ -101,7 +101,9 @@ def test_names_of_models_as_each_server_lists_them(listed: Any, names: tuple[str
 def test_only_a_server_of_models_is_believed() -> None:
     said = [saying(LM_STUDIO), saying(b"<html>hello"), saying({"data": []}, "404 Not Found"), b"220 smtp ready\r\n"]
     with speaking(said[0]) as real, speaking(said[1]) as page, speaking(said[2]) as lacks, speaking(said[3]) as mail:
-        found = answering([server(page), server(real), server(lacks), server(mail), server("http://127.0.0.1:1")])
+        found = answering(
+            [server(page), server(real), server(lacks), server(mail), server("http://127.0.0.1:1")], within=PATIENCE
+        )
     assert [(each.server.base, each.models) for each in found] == [(real, ("qwen2.5-7b-instruct-1m",))]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 from support.agent_runs import Stage
 from support.fake_models import Reply, Request
 from support.mcp_entries import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
@@ -386,12 +387,15 @@ class Answering(Person):
 
 
 @pytest.mark.parametrize("era", ["--modern", "--legacy"])
-async def test_a_question_of_the_server_reaches_a_person_and_its_time_does_not_count(stage: Stage, era: str) -> None:
-    mcp_json(stage.config_dir, srv=scripted(era, timeout_seconds=4))
+async def test_a_question_of_the_server_reaches_a_person_and_its_time_does_not_count(
+    stage: Stage, era: str, mock_clock: trio.testing.MockClock
+) -> None:
+    mock_clock.rate = 1.0
+    mcp_json(stage.config_dir, srv=scripted(era, timeout_seconds=60))
 
     class Slow(Answering):
         async def _later(self, id: str, answer: str) -> None:
-            await trio.sleep(4.5)
+            mock_clock.jump(70)
             await super()._later(id, answer)
 
     person = Slow(stage, "blue")

@@ -21,7 +21,7 @@ from support.fake_mcp_http import Legacy, Talk, fake_mcp, result
 from support.fake_models import Request
 from support.mcp_processes import House, scripted, tiny
 from support.messages import has_message, says
-from support.waiting import until
+from support.waiting import PATIENCE, until
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors.work.mcp.links.link import CallOrigin
@@ -189,7 +189,7 @@ async def test_what_only_one_agent_shares_is_never_taken_from_it(house: House) -
 # --- reload ----------------------------------------------------------------------------------------------------
 
 
-async def test_reload_while_leased(house: House) -> None:
+async def test_reload_while_leased(house: House, tmp_path: Path) -> None:
     """A call under way ends on the old one; the next one is the new one's, with new credentials."""
     house.build(scripted("s", env={"TOKEN": "${TOKEN}"}))
     house.secrets["TOKEN"] = "old"
@@ -198,7 +198,7 @@ async def test_reload_while_leased(house: House) -> None:
         await house.call(other, "s")
 
         async def slow() -> None:
-            told.append(await house.call(scope, "s", "slow", seconds=0.3))
+            told.append(await house.call(scope, "s", "slow", seconds=PATIENCE, file=str(tmp_path / "go")))
 
         async def reload() -> None:
             told.append(" ".join(await house.servers.reload("s")))
@@ -208,6 +208,8 @@ async def test_reload_while_leased(house: House) -> None:
             await until(lambda: house.servers.status()[0].pending)
             house.secrets["TOKEN"] = "new"
             nursery.start_soon(reload)
+            await wait_all_tasks_blocked(0.05)
+            (tmp_path / "go").touch()
             await until(lambda: len(house.starts) == 2)
         assert sorted(told) == ["s", "slept"]
         await until(lambda: house.alive == house.starts[1:])

@@ -15,7 +15,7 @@ import trio
 from support.descendants import is_alive
 from support.mcp_processes import House, scripted, tiny
 from support.messages import says
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from callboard.actors.work.mcp.links.link import CallOrigin
 from callboard.protocol.errors import ConfigError, UsageError
@@ -302,13 +302,13 @@ async def test_a_value_that_is_missing_costs_its_own_server_only(house: House) -
 # --- leaving --------------------------------------------------------------------------------------------------
 
 
-async def test_a_scope_is_left_in_any_task_also_while_calls_are_under_way(house: House) -> None:
+async def test_a_scope_is_left_in_any_task_also_while_calls_are_under_way(house: House, tmp_path: Path) -> None:
     house.build(scripted("s"))
     scope = house.scope()
     done: list[str] = []
 
     async def call() -> None:
-        done.append(await house.call(scope, "s", "slow", seconds=0.2))
+        done.append(await house.call(scope, "s", "slow", seconds=PATIENCE, file=str(tmp_path / "go")))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(call)
@@ -316,6 +316,7 @@ async def test_a_scope_is_left_in_any_task_also_while_calls_are_under_way(house:
         scope.close()
         scope.close()
         assert house.servers.status()[0].state == "leased"
+        (tmp_path / "go").touch()
     assert done == ["slept"]
     await until(lambda: house.alive == [])
 

@@ -297,8 +297,9 @@ class Server:
         return {"content": [{"type": "text", "text": str(total)}], "structuredContent": {"sum": total}}
 
     def tool_slow(self, given: dict, id: object, _: object) -> object:
+        """Wait for so long, or until there is a file."""
         until = time.monotonic() + given["seconds"]
-        while time.monotonic() < until:
+        while time.monotonic() < until and not ("file" in given and Path(given["file"]).exists()):
             time.sleep(0.01)
             if id in self.cancelled and not given.get("stubborn"):
                 return None

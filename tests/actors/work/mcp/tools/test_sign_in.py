@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from support.auth_server import visit
 from support.mcp_processes import House
 from support.mcp_protected import Town, protected_town
@@ -184,22 +185,23 @@ async def test_its_tools_are_listed_after_a_sign_in(town: Town, house: House, nu
 
 
 async def test_the_call_s_time_stands_still_meanwhile(
-    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path
+    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
+    mock_clock.rate = 1.0
     town.needs = {"write": {"files:write"}}
     await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    house.build(town.entry(timeout_seconds=4.0))
+    house.build(town.entry(timeout_seconds=60.0))
 
     class Slow(AtTheBrowser):
         def asked(self, question: Question) -> None:
             nursery.start_soon(self._later, question)
 
         async def _later(self, question: Question) -> None:
-            await trio.sleep(4.5)
+            mock_clock.jump(70)
             super().asked(question)
 
     slow = ServerView(
-        talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=4.0)
+        talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=60.0)
     )
     with house.root.questions.attach(Slow(town, nursery, house.root)):
         assert await said(slow, house, "write") == "write: done"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 import trio
+import trio.testing
 from support.messages import says
+from support.waiting import jump_when
 
 from callboard.actors.work.tools.builtin import commands
 from callboard.actors.work.tools.builtin.commands import BoundedOutput
@@ -67,10 +70,14 @@ async def test_a_command_that_is_none_is_refused(call: Bench, command: str) -> N
         await call("execute_command", command=command)
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_what_it_said(call: Bench) -> None:
-    call.timeout = 3
-    with pytest.raises(ToolFailed, match=says("work.tools.builtin.commands._run", seconds=3)) as caught:
-        await call("execute_command", command="echo working; exec sleep 1000")
+async def test_a_command_that_takes_too_long_is_ended_with_what_it_said(
+    call: Bench, tmp_path: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    call.timeout = 60
+    working = tmp_path / "working"
+    nursery.start_soon(jump_when, mock_clock, working.exists, 60)
+    with pytest.raises(ToolFailed, match=says("work.tools.builtin.commands._run", seconds=60)) as caught:
+        await call("execute_command", command=f"echo working; : > {working}; exec sleep 1000")
     assert caught.value.stderr == "working\n"
 
 

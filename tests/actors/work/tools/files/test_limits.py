@@ -6,12 +6,14 @@ import random
 import re
 import resource
 import subprocess
+from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from support.messages import says
 from support.tool_bench import Bench
-from support.waiting import open_descriptors
+from support.waiting import jump_when, open_descriptors
 
 from callboard.actors.work.tools.files.call import file_tool
 from callboard.actors.work.tools.files.call_process import MIB, CallLimits, impose
@@ -31,10 +33,16 @@ async def test_an_endless_loop_is_ended_in_time(bench: Bench) -> None:
     await alive(bench)
 
 
-async def test_one_that_ignores_sigterm_is_killed(bench: Bench) -> None:
-    file = bench.write("tools.sh", "main() { trap '' TERM; echo deaf >&2; while :; do sleep 100; done; }")
+async def test_one_that_ignores_sigterm_is_killed(
+    bench: Bench, tmp_path: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+) -> None:
+    deaf = tmp_path / "deaf"
+    file = bench.write(
+        "tools.sh", f"main() {{ trap '' TERM; echo deaf >&2; : > {deaf}; while :; do sleep 100; done; }}"
+    )
+    nursery.start_soon(jump_when, mock_clock, deaf.exists, 60)
     with pytest.raises(ToolFailed, match=says("work.tools.files.call._Call._follow")) as failed:
-        await bench.call(bench.declare(file), timeout=3)
+        await bench.call(bench.declare(file), timeout=60)
     assert failed.value.stderr == "deaf\n"
     await alive(bench)
 
