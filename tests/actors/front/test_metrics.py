@@ -527,8 +527,10 @@ async def test_what_is_written_down_of_a_run_is_counted_in_bytes_and_writes(hous
             await trio.sleep(0.01)
     count = "journal_append_seconds_count"
     with trio.fail_after(60):
-        while (found := await figures(house))["journal_bytes_total"] < log.stat().st_size or found[count] == before[count]:
-            await trio.sleep(0.01)  # bytes are counted before the write that takes them, its time after it
+        found = await figures(house)
+        while found["journal_bytes_total"] < log.stat().st_size or found[count] == before[count]:
+            await trio.sleep(0.01)
+            found = await figures(house)  # bytes are counted before the write that takes them, its time after it
     assert found["journal_bytes_total"] == log.stat().st_size
     assert found[count] > before[count]
 
