@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +25,9 @@ def after(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     def noted(file: int, most: int) -> bytes:
         if file == screen.slave:  # what was typed before is thrown away by now
             reading.set()
+            # A signal that came right before a blocking read would be handled after it.
+            while not select.select([file], [], [], 0.05)[0]:
+                pass
         return read(file, most)
 
     def later(act: Callable[[], None]) -> None:
