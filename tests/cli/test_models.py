@@ -25,7 +25,7 @@ def test_an_unknown_model_is_a_mistake_of_configuration_and_not_a_crash(callboar
     assert callboard("models", "pull", "huge") == (
         3,
         "",
-        "callboard: unknown model 'huge'; known are: smollm2, wordllama, minilm\n",
+        "callboard: unknown model 'huge'; the known ones are: smollm2, wordllama, minilm\n",
     )
 
 

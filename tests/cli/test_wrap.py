@@ -24,9 +24,9 @@ HELP = ".compress session   Replace the messages of the session by a summary"
             HELP,
             40,
             [
-                ".compress session   Put a summary in the",
-                "                    place of what was",
-                "                    said",
+                ".compress session   Replace the messages",
+                "                    of the session by a",
+                "                    summary",
             ],
         ),
         (HELP, 30, [".compress session   Replace", "the messages of the session by", "a summary"]),

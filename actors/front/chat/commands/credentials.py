@@ -64,7 +64,7 @@ async def _authenticate(line: ChatLine) -> None:
         await line.say(f"{text}The code is {grant.user_code}")
         token = await endpoint.device_token(grant)
     await token_file_of(client.name, os.environ).put(token, server)
-    await line.note(f"You are signed in to client '{client.name}'.")
+    await line.note(f"signed in to client '{client.name}'")
 
 
 async def _by_browser(line: ChatLine, client: ClientSettings, endpoint: TokenEndpoint) -> OAuthToken:
