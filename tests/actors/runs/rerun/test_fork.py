@@ -145,7 +145,7 @@ async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(town: Town) -> N
     assert isinstance(asked, Asked)
     assert asked.question.id == "q-1-2"
     for nowhere in (0, len(rows) + 1, "loop#3", "nowhere", "q-1-9"):
-        with pytest.raises(NotFound, match="(there is|the run has) no row"):
+        with pytest.raises(NotFound, match=r"(there is|the run has) no row"):
             cut(rows, nowhere, nodes)
 
 
