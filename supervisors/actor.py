@@ -271,7 +271,7 @@ class Actor(Generic[M]):
     async def _take(self, at_the_end: type[Exception]) -> Any:
         # `receive` and `async for` share this one coroutine, since it is the most frequently run code of the kernel.
         if self._in_hand is not None:
-            self._drop_in_hand(NoReply(f"{self.path} went on to its next message without a reply"))
+            self._drop_in_hand(NoReply(f"{self.path} handled the message without a reply"))
         box = self.mailbox
         while True:
             if box.turn <= 0:
@@ -340,7 +340,7 @@ class Actor(Generic[M]):
         """
         request, self._in_hand = self._in_hand, None
         if request is None:
-            raise RuntimeError("the message in hand was told, not asked: there is nothing to answer")
+            raise RuntimeError("the current message was sent with `tell`, not `ask`, so it has no reply")
         if request.waits:  # else the sender was cancelled before this actor received it, and nothing would remove it
             if self.lent is None:
                 self.lent = set()
@@ -440,7 +440,7 @@ class Actor(Generic[M]):
             ShuttingDown: the root is stopping, or this actor is ending or has ended.
         """
         if self.root.stopping or self.state in ("stopping", "done", "failed"):
-            raise ShuttingDown(f"{self.path} admits no new work: it is stopping")
+            raise ShuttingDown(f"{self.path} accepts no new work: it is stopping")
         if self._children is None:
             self._children = {}
         label: str = name or str(getattr(body, "__name__", type(body).__name__))
@@ -715,8 +715,8 @@ class Actor(Generic[M]):
             del siblings[self.name]
         for item in self.mailbox.close():
             if isinstance(item, Request):
-                item.fail(ActorDead(f"{self.path} ended before it came to this message"))
-            self.dead_letter(item, "the actor ended before it came to it")
+                item.fail(ActorDead(f"{self.path} ended before it handled this message"))
+            self.dead_letter(item, "the actor ended before it handled the message")
         if self.root.sent:
             self.root.sent.pop(self, None)
         stream = self.stream

@@ -78,9 +78,9 @@ WHY = {
     errno.ENFILE: "this machine has too many files open",
     errno.ENOMEM: "there is not enough memory",
     errno.EAGAIN: "this user has too many processes; raise `ulimit -u`, or run less at once",
-    errno.ESRCH: "its reaper, which starts it for us, was killed in that moment",
+    errno.ESRCH: "the helper process (reaper) that starts it was killed",
     errno.ETIMEDOUT: f"it did not begin within {START_WITHIN:g} s",
-    errno.ETXTBSY: "somebody is still writing to the file",
+    errno.ETXTBSY: "another process has the file open for writing",
 }
 """Reasons for a failed start, as texts that say what to do."""
 

@@ -203,11 +203,14 @@ class Breaker:
         state = self.state(now)
         if state == "open":
             raise TooManyRestarts(
-                f"failed {self._most} times within {self._period:g} s and is left alone; "
-                f"it is tried again in {math.ceil(self.not_before - now)} s. The last failure: {self.error}"
+                f"failed {self._most} times within {self._period:g} s, so it is not used for now; the "
+                f"next attempt is in {math.ceil(self.not_before - now)} s. The last failure: "
+                f"{self.error}"
             )
         if state == "half-open" and self._trying:
-            raise TooManyRestarts(f"had failed too often and is just being tried again: {self.error}")
+            raise TooManyRestarts(
+                f"failed too often, and another attempt is in progress. The last failure: {self.error}"
+            )
 
     def begin(self, now: float) -> float:
         """Register a start and return the seconds until it may begin.

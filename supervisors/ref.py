@@ -94,7 +94,7 @@ class Request:
         """Answer with a value or an error."""
         # Both are races that no one can avoid: a reply may be under way when its asker times out.
         if self._outcome is not None or self.abandoned:
-            reason = "nobody waits for the reply any more" if self.abandoned else "already answered"
+            reason = "the sender no longer waits for the reply" if self.abandoned else "already answered"
             self._actor.dead_letter(result, reason)
             return
         self._outcome = result
@@ -353,7 +353,7 @@ class Ref(Generic[M_contra, T_co]):
 
     def _nobody(self, message: Any) -> ActorDead:
         self._actor.dead_letter(message, "the actor has ended")
-        return ActorDead(f"{self.path} has ended; nobody will answer")
+        return ActorDead(f"{self.path} has ended and can't answer")
 
     def monitor(self, to: Ref[Down] | None = None) -> Monitor:
         """Watch this actor for exactly one `Down`. With `to`, that actor receives it as a signal."""

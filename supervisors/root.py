@@ -295,4 +295,4 @@ async def _answer_questions(me: Actor) -> None:
         if isinstance(message, Question):
             me.root.questions.decide(me.take_request())
         else:
-            me.dead_letter(message, "the root takes questions only")
+            me.dead_letter(message, "the root actor accepts only questions")

@@ -176,7 +176,7 @@ class Supervisor:
             child = self._known(name)
             actor = child.actor
             if actor is None:
-                raise ActorError(f"child '{name}' does not run")
+                raise ActorError(f"child '{name}' is not running")
             child.unwanted = True  # if this call is cancelled, `_ended` completes it
             self._cancel_due({name})
             await end_incarnations([actor])
@@ -192,7 +192,7 @@ class Supervisor:
             self._running()
             child = self._known(name)
             if child.actor is not None:
-                raise ActorError(f"child '{name}' runs already")
+                raise ActorError(f"child '{name}' is already running")
             try:
                 return await self._start(child)
             except BaseException:  # a cancelled start too: no half-started child may stay
@@ -225,7 +225,7 @@ class Supervisor:
 
     def _running(self) -> Actor:
         if self._me is None or self._me.state not in ("running", "waiting"):
-            raise ShuttingDown("this supervisor does not run")
+            raise ShuttingDown("this supervisor is not running")
         return self._me
 
     async def _next(self, me: Actor) -> Any:

@@ -178,7 +178,7 @@ class ClusterStore:
 
     def add_to_inbox(self, run: str, data: bytes) -> None:  # noqa: ARG002 - always refused
         """Raise: runs of a cluster have no inbox; their answers are in its table of questions."""
-        raise RunClaimed(f"nothing can be left for {run} here: the cluster has its questions")
+        raise RunClaimed(f"an answer for {run} can't be stored here: its questions are in the database of the cluster")
 
     def record(self, run: str) -> RunRecord:
         """Return the stored state of a run of this worker.
@@ -361,4 +361,4 @@ def _notifications(runs: Iterable[str]) -> Iterable[str]:
 
 def _claimed(run: str) -> RunClaimed:
     why = "it was taken over, or removed, or the database has lost rows of it"
-    return RunClaimed(f"nothing more of {run} can be kept or done here: {why}")
+    return RunClaimed(f"{run} can't continue in this process: {why}")

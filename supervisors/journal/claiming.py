@@ -79,7 +79,7 @@ async def claim_several(
 
 def _file(written: RowStore) -> SqliteStore:
     if not isinstance(written, SqliteStore):
-        raise Unwritten("runs of files can't go on in a cluster")
+        raise Unwritten("runs that are stored in files can't be resumed in a cluster")
     return written
 
 
@@ -97,7 +97,7 @@ def take(
         all_or_none: claim none of `runs` if one of them is damaged. Without `runs`, each readable one is claimed.
     """
     if sign == store.sign or is_alive(store.directory, sign):
-        raise StillPlayed(f"the process {sign} lives and goes on with its runs itself")
+        raise StillPlayed(f"the process {sign} is alive and still executes its runs")
     try:
         with reading(store.directory, sign) as old:
             claim = _take(store, sign, old, runs, about, all_or_none=all_or_none and runs is not None)

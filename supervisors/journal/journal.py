@@ -188,7 +188,7 @@ class RunJournal:
             ShuttingDown: the run was stopped, so it may begin nothing more.
         """
         if self._stopped:
-            raise ShuttingDown(f"{self.run} has been stopped to go on later, and begins nothing more")
+            raise ShuttingDown(f"{self.run} was stopped to be resumed later, so it starts no new work")
         await self._journal.barrier(self._record)
 
 
@@ -243,7 +243,7 @@ class Journal:
         try:
             return RunJournal(self, await self.do(record))
         except Unwritten as error:
-            raise JournalUnread(f"{run} can't go on now: {error}") from error
+            raise JournalUnread(f"{run} can't be resumed now: {error}") from error
 
     async def add_to_inbox(self, run: str, data: bytes) -> None:
         """Add an entry to the inbox of a stopped run of this process. It is on the disk when this returns.
@@ -256,7 +256,7 @@ class Journal:
         try:
             await self.do(lambda store: store.add_to_inbox(run, data))
         except Unwritten as error:
-            raise JournalUnread(f"nothing can be left for {run} now: {error}") from error
+            raise JournalUnread(f"an answer for {run} can't be stored now: {error}") from error
 
     def put(
         self, record: RunRecord, actor: str | None, data: bytes, *, over: bool = False, beside: Beside | None = None
@@ -266,7 +266,7 @@ class Journal:
             return
         if len(data) > MOST_BEHIND:  # counted below, it would break the journal for all runs
             mib = len(data) / 2**20
-            record.refused = JournalError(f"{record.run} can't be kept: a row of it has {mib:.0f} MiB")
+            record.refused = JournalError(f"{record.run} can't be journaled: one of its rows has {mib:.0f} MiB")
             log.error("%s", record.refused)
             return
         self._bytes_put += len(data)
@@ -472,7 +472,7 @@ class _Writer:
                 try:
                     self.store.write({run: part}, full=full)
                 except Unstorable as error:
-                    run.refused = JournalError(f"{run.run} can't be kept: {error}")
+                    run.refused = JournalError(f"{run.run} can't be journaled: {error}")
                     log.error("%s", run.refused)
                 # What is written must not be written again if a later run has to wait for the disk.
                 self.group[run] = RunRows()
@@ -519,4 +519,4 @@ def _open(directory: Path) -> tuple[SqliteStore, LivenessLock]:
         directory.mkdir(mode=0o700, exist_ok=True)
         return SqliteStore(directory, name), LivenessLock(directory, name)
     except OSError as error:
-        raise JournalError(f"no run can be kept in {directory}: {error.strerror or error}") from error
+        raise JournalError(f"durable runs can't be stored in {directory}: {error.strerror or error}") from error

@@ -188,7 +188,7 @@ def inbox_of(db: sqlite3.Connection, run: str, where: str) -> list[InboxEntry]:
     with damage_raised(where):
         for data, at, sum in db.execute("select data, at, sum from inbox where run=? order by n", (run,)):
             if not isinstance(data, bytes) or sum != entry_checksum(run, data, at):
-                raise Damaged(f"{where} is damaged: what was left for it is not as it was written")
+                raise Damaged(f"{where} is damaged: the checksum of a stored answer does not match")
             found.append(InboxEntry(data, at))
     return found
 
@@ -324,10 +324,10 @@ def _entry(row: tuple[Any, ...], where: str) -> RunEntry:
     *values, sum = row
     kinds = (int, str, int, str, str, int, int, int, float, float | None, bytes)
     if not all(isinstance(value, kind) for value, kind in zip(values, kinds, strict=True)):
-        raise Damaged(f"{where} is damaged: what it says of a run can't be read")
+        raise Damaged(f"{where} is damaged: the entry of a run can't be read")
     key, run, state, owner, origin, life, rows, crc, began, ended, about = values
     if sum != sum_of_run(run, state, owner, life, rows, crc, began, ended, about):
-        raise Damaged(f"{where} is damaged: what it says of {run!r} is not as it was written")
+        raise Damaged(f"{where} is damaged: the checksum of the entry of {run!r} does not match")
     return RunEntry(
         key=key,
         run=run,

@@ -169,7 +169,7 @@ def checked(blocks: Iterable[tuple[Any, ...]], run: str, rows: int, crc: int, wh
             raise Damaged(f"{where} is damaged: row {number} of {rows} can't be read")
         sum = sum_of_block(sum, number, count, actor, data)
         if sum != stored or (hash is not None and hash != hash_of(data)):
-            raise Damaged(f"{where} is damaged: row {number} of {rows} is not as it was written")
+            raise Damaged(f"{where} is damaged: the checksum of row {number} of {rows} does not match")
         seq += count
         if seq > rows:
             raise Damaged(f"{where} is damaged: there are more than its {rows} rows")
@@ -315,7 +315,7 @@ class RunRows:
 
 def id_taken(run: str) -> JournalError:
     """Return the error because of which a new run is refused whose id another run of this store has."""
-    return JournalError(f"nothing of this run can be kept: another run '{run}' is under way; choose another id")
+    return JournalError(f"this run can't be stored: another run with the id '{run}' is under way; choose another id")
 
 
 class RowStore(Protocol):

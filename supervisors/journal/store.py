@@ -183,7 +183,7 @@ class SqliteStore:
         """
         with self.transaction(full=True) as db:
             if db.execute("select 1 from runs where run=? and owner=?", (run, self.sign)).fetchone() is None:
-                raise RunClaimed(f"nothing can be left for {run} here: another process has claimed it")
+                raise RunClaimed(f"an answer for {run} can't be stored here: another process has claimed the run")
             insert_entry(db, run, data, time.time())
 
     def record(self, run: str) -> RunRecord:
@@ -191,12 +191,12 @@ class SqliteStore:
         with self.transaction(full=False) as db:
             found = db.execute(_SELECT, (run, self.sign)).fetchone()
         if found is None:
-            raise RunClaimed(f"{run} can't go on here: it was removed, or another process has claimed it")
+            raise RunClaimed(f"{run} can't continue in this process: it was removed, or another process has claimed it")
         record = RunRecord(run, found[10])
         record.key, _, record.state, _, record.origin, record.life, record.rows, record.crc, record.began = found[:9]
         record.ended, _, sum = found[9:]
         if sum != self._sum(record, record.rows, record.crc):
-            raise JournalBroken(f"the journal {self.path} has something else of '{run}' than was written")
+            raise JournalBroken(f"the journal {self.path} has other rows of '{run}' than this process has written")
         return record
 
     @contextlib.contextmanager
@@ -290,7 +290,7 @@ class SqliteStore:
                 run.checked = self._checks
             else:
                 who = "it was removed" if row is None else f"the process {row[0]} has claimed it"
-                run.refused = RunClaimed(f"nothing more of {run.run} can be kept or done here: {who}")
+                run.refused = RunClaimed(f"{run.run} can't continue in this process: {who}")
 
     def _insert_each(
         self, db: sqlite3.Connection, fresh: Sequence[tuple[RunRecord, int, int, list[RowBlock]]]
@@ -577,8 +577,9 @@ def check_file_system(directory: Path) -> None:
         kind = file_system_type(os.path.realpath(directory), Path("/proc/self/mountinfo").read_text())
         if is_shared(kind):
             raise JournalPlace(
-                f"no run can be kept in {directory}: it is on a {kind} file system, which other machines may share, and"
-                " what is written there can get lost; set XDG_STATE_HOME to a directory on a local disk"
+                f"durable runs can't be stored in {directory}: it is on a {kind} file system, which "
+                "other machines may share, and what is written there can get lost; set "
+                "XDG_STATE_HOME to a directory on a local disk"
             )
 
 
@@ -634,6 +635,6 @@ def import_run(
             for data, at in letters:
                 insert_entry(db, run, data, at)
     except Unwritten as error:
-        raise JournalError(f"no run can be kept in {directory}: {error}") from error
+        raise JournalError(f"the run can't be stored in {directory}: {error}") from error
     finally:
         store.close()

@@ -99,8 +99,8 @@ async def test_10_an_ask_still_in_the_mailbox_fails_when_the_actor_ends(root: Ro
             nursery.start_soon(asker, number)
             await wait_all_tasks_blocked()
         ref.cancel()
-    assert sorted(errors) == ["/silent ended before it came to this message"] * 2 + [
-        "/silent has ended; nobody will answer"
+    assert sorted(errors) == ["/silent ended before it handled this message"] * 2 + [
+        "/silent has ended and can't answer"
     ]
     letters = [message for message, _ in dead_letters(events)]
     assert letters == [f"Note(said={number})" for number in range(3)], "each is reported once"

@@ -59,7 +59,7 @@ def test_too_many_failures_in_the_window_and_calls_fail_at_once_saying_when_it_i
         one.check(now)
         one.failed("exit status 3", now)
     assert one.state(2) == "open"
-    said = r"^failed 3 times within 10 s .* tried again in 20 s\. The last failure: exit status 3"
+    said = r"^failed 3 times within 10 s, .* attempt is in 20 s\. The last failure: exit status 3"
     with pytest.raises(TooManyRestarts, match=said):
         one.check(12)
     with pytest.raises(TooManyRestarts, match=says("supervisors.policy.Breaker.check", now=1)):

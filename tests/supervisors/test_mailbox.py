@@ -273,8 +273,8 @@ async def test_08_a_message_that_reaches_nobody_is_a_dead_letter(root: Root, eve
     assert ref.signal(Note("too late")) is False
     dead = [(event.data.message, event.data.reason) for event in events if event.kind == "mail.dead"]
     assert dead == [
-        ("Note(said=1)", "the actor ended before it came to it"),
-        ("Note(said=2)", "the actor ended before it came to it"),
+        ("Note(said=1)", "the actor ended before it handled the message"),
+        ("Note(said=2)", "the actor ended before it handled the message"),
         *[("Note(said='too late')", "the actor has ended")] * 3,
     ]
 

@@ -463,7 +463,9 @@ async def test_102_what_is_told_to_the_root_and_is_no_question_is_a_dead_letter(
 ) -> None:
     assert await root.actor.ref.tell(Answer(question="q", value="v"))
     await wait_all_tasks_blocked()
-    assert [event.data.reason for event in events if event.kind == "mail.dead"] == ["the root takes questions only"]
+    assert [event.data.reason for event in events if event.kind == "mail.dead"] == [
+        "the root actor accepts only questions"
+    ]
 
 
 async def test_57_a_policy_whose_answer_is_none_fails_its_asker_and_not_the_root(root: Root) -> None:

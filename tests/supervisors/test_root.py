@@ -194,7 +194,7 @@ async def test_50_a_root_that_stops_admits_no_new_work() -> None:
         await root.stop()
         with pytest.raises(ShuttingDown):
             root.spawn(body)
-    assert refused == ["/body admits no new work: it is stopping", "/ admits no new work: it is stopping"]
+    assert refused == ["/body accepts no new work: it is stopping", "/ accepts no new work: it is stopping"]
 
 
 async def test_50_an_actor_that_stops_the_root_is_ended_with_it() -> None:

@@ -254,7 +254,7 @@ async def test_a_row_that_cant_be_stored_refuses_its_run_alone(
         past = read_run(tmp_path / "journal", run.run)
         assert past is not None
         assert [row.data for row in past.rows] == [b"0", b"1", b"2"]
-    with pytest.raises(JournalError, match="run-1 can't be kept"):
+    with pytest.raises(JournalError, match="run-1 can't be journaled"):
         await runs[1].barrier()
     assert await closed(journal)
 
