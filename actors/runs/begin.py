@@ -33,7 +33,8 @@ from ..io.temporary import LazyDirectory, run_bases
 from ..io.tenancy import environ
 from ..work.agent.history import History
 from ..work.context import RunContext
-from ..work.labels.flow import Flow, Labels, PathLabels
+from ..work.labels.flow import Flow
+from ..work.labels.labels import Labels, PathLabels
 from ..work.playback import Playback, playback
 from ..work.sandbox.grants import Grants
 from ..work.sandbox.run_sandbox import Sandbox, is_off, rules_of

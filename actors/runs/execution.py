@@ -50,7 +50,8 @@ from ..work.context import RunContext
 from ..work.journal.actor_journal import Scopes
 from ..work.journal.directory import directory_of, may_have_one, over
 from ..work.journal.run_journal import PREPARED, JournaledRun
-from ..work.labels.flow import NOTED, Flow, Labels
+from ..work.labels.flow import NOTED, Flow
+from ..work.labels.labels import Labels
 from ..work.playback import Beginning, Playback, playback
 from ..work.sandbox.run_sandbox import current as sandbox
 from ..work.tools.stored_results import readable

@@ -41,7 +41,7 @@ from ....supervisors.cluster.queue import Parent, Wanted
 from ...work.journal.actor_journal import noted
 from ...work.journal.pending_answers import encode_answer
 from ...work.journal.run_journal import PART
-from ...work.labels.flow import Labels
+from ...work.labels.labels import Labels
 from ...work.sandbox.run_sandbox import current as sandbox
 from ...work.spending.accounts import NOTHING, Amount
 from ...work.spending.meter import PartUsage

@@ -21,7 +21,8 @@ from ....protocol.placement import Carried
 from ....protocol.session import Session, messages_of, same_but_for_results, turns_of, with_results
 from ...work.agent.history import is_summary
 from ...work.agent.todo import TodoList
-from ...work.labels.flow import Flow, Labels
+from ...work.labels.flow import Flow
+from ...work.labels.labels import Labels
 from .store import SessionStore, Stored
 
 MOST_RUNS = 100

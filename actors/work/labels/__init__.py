@@ -15,6 +15,7 @@ children, team messages, graph state, files, memories of MCP servers, and proces
 channels would never be complete. So a file that a labelled run writes needs no mark: the run still carries the label
 when another of its conversations reads or executes the file.
 
+    labels       the two labels, with the ways by which they came, and the labels of files, by location
     call_labels  labels of the result of a call, and calls that send data away
-    flow         the two labels; those of files, by location; those that a run carries, and the check of a call
+    flow         the labels that a run carries, and the check of a call
 """

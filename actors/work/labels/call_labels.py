@@ -37,7 +37,7 @@ from urllib.parse import urlsplit
 from ..sandbox.exposure import UNBOUNDED, Exposure
 from ..sandbox.run_sandbox import current
 from ..tools.tool import Arguments, Tool
-from .flow import NOTHING, Labels, PathLabels
+from .labels import NOTHING, Labels, PathLabels
 
 if TYPE_CHECKING:
     from ..knowledge.recipe import Recipe

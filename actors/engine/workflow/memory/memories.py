@@ -43,7 +43,7 @@ from .....protocol.workflow.model import (
 from .....protocol.workflow.model import Store as Described
 from .....supervisors import Actor
 from ....work.journal.actor_journal import noted, scope_of
-from ....work.labels.flow import Labels
+from ....work.labels.labels import Labels
 from ....work.models.providers import client_of
 from ....work.playback import OutsideEffect, whole
 from ..messages import Message

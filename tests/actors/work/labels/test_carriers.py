@@ -16,7 +16,8 @@ from support.repository import Repository
 import callboard
 from callboard.actors.runs.session_run import say
 from callboard.actors.work.labels.call_labels import source_of
-from callboard.actors.work.labels.flow import Flow, Labels, PathLabels
+from callboard.actors.work.labels.flow import Flow
+from callboard.actors.work.labels.labels import Labels, PathLabels
 from callboard.actors.work.mcp.tools.direct import direct_tool
 from callboard.actors.work.mcp.tools.view import ServerView
 from callboard.actors.work.sandbox.grants import Grants, ProxyClient, Who
