@@ -218,7 +218,7 @@ def test_where_keys_of_aws_come_from_is_told_without_asking_for_them(tmp_path: P
     home = {"HOME": str(tmp_path)}
     for environ, key in (
         ({"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "very-secret"}, "key AKIA"),
-        ({"AWS_PROFILE": "work"}, "profile 'work' of AWS"),
+        ({"AWS_PROFILE": "work"}, "AWS profile 'work'"),
         ({"AWS_WEB_IDENTITY_TOKEN_FILE": "/t", "AWS_ROLE_ARN": "arn"}, "AWS_WEB_IDENTITY_TOKEN_FILE"),
         ({"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"}, "the role of this container"),
         ({}, "the role of this machine, if it has one"),

@@ -167,7 +167,7 @@ class ProfileRole:
     @property
     def named(self) -> str:
         """Description of the source of the keys, for messages."""
-        return f"profile '{self._name}' of AWS"
+        return f"AWS profile '{self._name}'"
 
     def keys(self) -> AwsKeys:
         """Return the current keys. Raises CredentialsError before the first `renew`."""
@@ -234,7 +234,7 @@ class ProfileRole:
         if external := profile.get("external_id"):
             asked["ExternalId"] = external
         region = profile.get("region") or self._region
-        return await sts(asked, who=f"profile '{name}' of AWS", region=region, environ=self._environ, keys=keys)
+        return await sts(asked, who=f"AWS profile '{name}'", region=region, environ=self._environ, keys=keys)
 
     # --- programs
 
@@ -481,7 +481,7 @@ class _SignIn:
         from ....io.http.transport import simple_request
 
         answer = await simple_request(method, url, headers, body, environ=self._environ, timeout=TIMEOUT)
-        words = f"profile '{self._profile}' of AWS: {answer.explanation} (HTTP {answer.status})"
+        words = f"AWS profile '{self._profile}': {answer.explanation} (HTTP {answer.status})"
         if answer.status >= 500 or answer.status == 429:
             raise UpstreamError(words, status=answer.status)
         return answer.status, answer.body, words

@@ -85,7 +85,8 @@ async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(h
 
 
 @pytest.mark.parametrize(
-    ("answer", "shows"), [("yes", "key=hot plain=Bath other="), ("no", "the user refused"), (None, "nobody is there")]
+    ("answer", "shows"),
+    [("yes", "key=hot plain=Bath other="), ("no", "the user refused"), (None, "no user can be asked")],
 )
 async def test_a_secret_that_a_tools_file_names_is_asked_about(
     house: Repository, monkeypatch: pytest.MonkeyPatch, answer: str | None, shows: str
@@ -206,7 +207,7 @@ async def test_without_any_backend_a_person_is_asked_each_time(
     said = await told(repository, command, command, person=("yes",))
     assert said[:2] == ["done\n", "done\n"]
     assert len(said) == 4
-    assert said[2].startswith("Start execute_command without a sandbox?\nit would have to be held")
+    assert said[2].startswith("Start execute_command without a sandbox?\nthe sandbox profile")
     (said_alone,) = await told(repository, command)
     assert has_message(said_alone, "work.sandbox.launch.Launcher._without.2")
 

@@ -252,7 +252,7 @@ async def test_who_has_no_key_is_known_after_a_restart_before_coming_again(tmp_p
     [
         (
             DailyLimits(max_cost=1.0),
-            r"has cost 0\.2500 of its 1 USD \(`.*\.max_cost`\), and 1\.0000 USD are reserved",
+            r"has spent 0\.2500 of its 1 USD \(`.*\.max_cost`\), and 1\.0000 USD are reserved",
         ),
         (
             DailyLimits(max_tokens=100),
@@ -267,7 +267,9 @@ async def test_what_others_reserve_is_not_told_as_spent_nor_to_last_until_midnig
     async with kept(tmp_path, settings, Clock()) as one, kept(tmp_path, settings, Clock()) as two:
         await spend(one, Amount(30, 0.25))
         await asked(one)
-        with pytest.raises(DayReached, match=f"the day of 'alice' {told} by requests of other servers") as refused:
+        with pytest.raises(
+            DayReached, match=f"the daily budget of 'alice' {told} by requests of other servers"
+        ) as refused:
             await two.check("alice")
         assert refused.value.retry_after == module.HELD_FOR
         assert refused.value.account == "the daily budget of this server/the daily budget of 'alice'"

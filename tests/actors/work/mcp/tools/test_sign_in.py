@@ -86,7 +86,9 @@ async def test_the_person_signs_in_and_the_call_is_made(
     assert first.secret
     assert has_message(first.text, "work.mcp.tools.view.signed_in.person.2", name="docs")
     assert [question.problem for question in others] == (
-        ["the pasted URL is of another sign-in attempt (its `state` differs)"] if pastes else []
+        ["the pasted URL is of another sign-in attempt (its `state` differs): paste the one of this attempt"]
+        if pastes
+        else []
     )
     assert house.root.questions.open == ()
 

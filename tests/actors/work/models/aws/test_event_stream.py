@@ -66,7 +66,7 @@ def test_a_bit_that_was_changed_is_found(bit: int) -> None:
 
 def test_lengths_that_cannot_be_are_damage() -> None:
     for total, headers in ((10, 0), (40, 30), (2**31, 0)):
-        with pytest.raises(UpstreamError, match=f"a message of {total} bytes with {headers} of headers"):
+        with pytest.raises(UpstreamError, match=f"a message claims {total} bytes, {headers} of them headers"):
             read(message(b"", b"", total=total, headers_length=headers), 1000)
 
 

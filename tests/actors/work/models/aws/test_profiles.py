@@ -233,7 +233,7 @@ async def test_a_program_prints_keys_and_is_started_again_before_they_end(files:
             "the command exited with status 3: no session",
         ),
         ("print('hello')", "did not print AWS keys as JSON"),
-        (printing(Version=2), "prints version 2, not 1"),
+        (printing(Version=2), "printed keys in the format of version 2; expected version 1"),
         (printing(Expiration="2020-01-15T09:00:00Z"), "printed keys that have expired"),
         ("print('{\"Version\": 1}')", "did not print AWS keys as JSON"),
     ],

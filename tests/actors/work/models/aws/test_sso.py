@@ -145,7 +145,7 @@ async def test_a_sign_in_that_can_not_be_renewed_is_used_to_its_end(
     await of(home(CONFIG, **RENEWABLE)).renew()
     assert fake_model.requests[-1].headers["x-amz-sso_bearer_token"] == "old"
     ended = of(home(CONFIG, **RENEWABLE), clock=lambda: NOON + 61)
-    with pytest.raises((CredentialsError, UpstreamError), match="profile 'work' of AWS"):
+    with pytest.raises((CredentialsError, UpstreamError), match="AWS profile 'work'"):
         await ended.renew()
 
 

@@ -111,7 +111,7 @@ def test_the_rest_of_the_table_stays_and_it_says_whose_it_is() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "it holds nothing; expected is a list of `provider:`"),
+        (b"", "it contains nothing; expected a list of entries with `provider:`"),
         (b"just words\n", says("work.models.prices.update._models.3")),
         (b"clients:\n  - a\n", "is not a models file: it contains a mapping"),
         (b"- openai\n", r"line 1: \[0\] is"),
