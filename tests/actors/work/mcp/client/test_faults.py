@@ -111,7 +111,9 @@ async def test_dead_server_mid_call(play: Any, era: str) -> None:
                 McpLost, match=r"'play' exited with status 3 during tools/call 'die' \(.*stderr: goodbye"
             ):
                 await client.call_tool("die", {"words": "goodbye"})
-        known = r"tools/call 'slow' \(sent \d+\.\d s before, while 5 other calls of it were running\); .*stderr: goodbye"
+        known = (
+            r"tools/call 'slow' \(sent \d+\.\d s before, while 5 other calls of it were running\); .*stderr: goodbye"
+        )
         assert all(re.search(known, str(error)) for error in errors)
         with pytest.raises(McpLost, match=says("work.mcp.links.stdio.StdioLink._report_end.3", status="3; it wrote…")):
             await client.call_tool("echo", {"text": "anybody?"})
