@@ -246,7 +246,7 @@ def main() -> NoReturn:
     the first failing read or write, so the command's handling of that failure does not count. A success or a signal
     does count: a server that has drained, or that outlived its terminal and was later stopped by SIGTERM.
     """
-    # Before the command runs: after a hangup `isatty` is false, and tells that the terminal was closed.
+    # Before the command runs: after a hangup `isatty` is false, which shows that the terminal was closed.
     terminals = [fd for fd in range(3) if os.isatty(fd)]
     hangup_ends = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN  # not under nohup
     code = run(sys.argv[1:])

@@ -129,7 +129,7 @@ def _distinguished(any: _Any) -> Message:
 
 def number(id: Id | None) -> int | None:
     """Return the id of one of our requests as a number; some servers return it as a text."""
-    # Ids of ours have fewer digits. `int` takes quadratic time for long texts, and raises for more than 4,300 digits.
+    # Callboard's own ids have fewer digits. `int` takes quadratic time for long texts, and raises above 4,300 digits.
     if isinstance(id, str) and len(id) < 20 and id.isascii() and id.isdigit():
         return int(id)
     return id if isinstance(id, int) else None

@@ -207,7 +207,7 @@ class Bus(_Listeners):
 
     Attributes:
         rewrite: replaces an event's data before any listener sees it (redaction); None for no change. It must be quick.
-        now: the clock that dates events; None for the time of day, which is read anew after `RESOLUTION`, because
+        now: the clock that dates events; None for the time of day, which is read again after `RESOLUTION`, because
             building a `datetime` costs as much as the rest of an event.
         read_at, time: when the time of day was last read, in seconds since 1970 and as a `datetime`.
     """

@@ -625,7 +625,7 @@ class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     is_majority_voting: Annotated[
         bool, Meta(description="Every node runs on the task; the most frequent output is the result.")
     ] = False
-    # 100 is the fixed limit of DevAll, which then goes on behind the cycle with a warning only.
+    # 100 is the fixed limit of DevAll, which then continues behind the cycle with a mere warning.
     max_iterations: Annotated[AtLeastOne, Meta(description="*Ours.* Maximum number of iterations of a cycle.")] = 100
     args: Annotated[tuple[Json, ...], Meta(description="For front ends; Callboard does not use it.")] = ()
 

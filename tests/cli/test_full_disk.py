@@ -87,7 +87,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
 def check_told(home: Home, line: str) -> None:
     """A line names the directory, and both remedies."""
     assert str(home.directory / "state" / "callboard" / "journal") in line
-    assert "free some space" in line
+    assert "free some disk space" in line
     assert "--ephemeral" in line
 
 

@@ -271,7 +271,7 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
         patch.setattr(secret_redaction, "_HANDED", secret_redaction.SecretTexts())
         assert main.run(["runs", "diff", run]) == 0
         withheld = capfd.readouterr().out
-        assert "{{OUTSIDE}}, which is not known in this process" in withheld
+        assert "{{OUTSIDE}}, whose value is not known in this process" in withheld
         assert PLANTED.found(withheld) == []
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "answered", crash)

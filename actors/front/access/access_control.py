@@ -205,7 +205,7 @@ class AccessControl:
         self._count_rejection("logins")
         if where not in self._reported:  # one line per burst
             if len(self._reported) >= MOST_REPORTED:
-                # The price of forgetting all of them is one more audit line for each address that goes on trying.
+                # The price of forgetting all of them is one more audit line for each address that continues to try.
                 self._reported.clear()
             self._reported.add(where)
             self.audit.log("RateLimitRejection", "denied", peer=peer, reason="too many failed logins")

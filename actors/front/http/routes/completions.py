@@ -54,9 +54,9 @@ class CompletionOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Options of a prompt.
 
     Attributes:
-        temperature: goes before what an agent's own file says.
-        auto_continue: whether an agent goes on by itself while its todo list has open items; its own file says so
-            where this is left out.
+        temperature: takes precedence over that of the agent's file.
+        auto_continue: True if an agent continues by itself while its todo list has open items; by default as its file
+            says.
         timeout: seconds after which the run is ended.
     """
 

@@ -51,8 +51,8 @@ NESTED = """python3 -c 'print("{{\\"x\\":" + "[" * {0} + "]" * {0} + "}}")'"""
         ("echo starting; echo '{}'", "Script output must be valid JSON"),
         ("echo '{} {}'", "Script output must be valid JSON"),
         ('printf \'{"x": "\\377"}\'', "Script output must be valid JSON"),
-        (NESTED.format(100_000), "lists and objects are nested more than 200 deep"),
-        (NESTED.format(300), "lists and objects are nested more than 200 deep"),
+        (NESTED.format(100_000), "lists and objects are nested more than 200 levels deep"),
+        (NESTED.format(300), "lists and objects are nested more than 200 levels deep"),
     ],
 )
 @pytest.mark.sample(6)

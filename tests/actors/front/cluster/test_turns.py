@@ -193,7 +193,9 @@ async def test_a_turn_is_begun_at_a_terminal_and_what_only_this_machine_can_do_i
         assert len(store.open(*store.find("notes", "thinks"), caller=None).session.messages) == 4
         for flag in ("--ephemeral", "--no-save-session", "--dry-run"):
             done = run(flag)
-            assert (done.returncode, f"{flag} is for files of this machine" in done.stderr) == (2, True), done.stderr
+            assert (done.returncode, f"{flag} works only for runs of this machine" in done.stderr) == (2, True), (
+                done.stderr
+            )
 
     await beside(shared, does)
 

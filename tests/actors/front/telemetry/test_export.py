@@ -139,7 +139,7 @@ async def test_a_collector_that_does_not_answer_is_waited_for_only_so_long(
         async with exporting(unheard, dict(os.environ)), unheard:
             assert (await callboard.run("g", "x", root=unheard)).status == "done"
     assert [record.message for record in caplog.records] == [
-        "the collector did not take the last telemetry within 0.2 s; it is lost"
+        "the collector did not accept the last telemetry within 0.2 s; it is lost"
     ]
     with trio.fail_after(60):  # its threads are no longer waited for, and end by themselves: not in another test's time
         while any(thread.name.startswith("Otel") for thread in threading.enumerate()):

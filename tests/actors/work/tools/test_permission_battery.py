@@ -617,7 +617,7 @@ def test_the_batteries_have_not_shrunk() -> None:
         ("ls <(x)", "process substitution"),
         ("ls ${X:-y}", "${...}"),
         ("cat <<E\n$X\nE", "here-document"),
-        ("A=1 ls", "assignment of `A`"),
+        ("A=1 ls", "assignment to the variable `A`"),
         ("for f in a; do ls; done", "`for`"),
         ("f() { ls; }", "function"),
         ("ls > $X", "only known at run time"),
