@@ -218,8 +218,8 @@ def in_asyncio() -> bool:
 def _log_trouble(trouble: str) -> None:
     if trouble:
         log.warning(
-            "durable runs wait before they change anything: %s can't be written (%s); free some disk space there, or run "
-            "with --ephemeral",
+            "durable runs wait before they change anything: %s can't be written (%s); free some disk space there, or "
+            "run with --ephemeral",
             journal_dir(environ()),
             trouble,
         )

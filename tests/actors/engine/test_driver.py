@@ -337,10 +337,10 @@ async def test_what_is_told_from_below_is_decided_before_anything_else_goes_on(p
         ref = root.spawn(play, name="play", link=False)
         await wait_all_tasks_blocked()
         ref.tell_nowait(Begin())
-        drivers[0].tell(Closed())
+        drivers[0].deliver(Closed())
         assert [type(message) for message in decider.told] == [Begin, Closed]
         ref.tell_nowait(Note())
-        drivers[0].tell(Closed())
+        drivers[0].deliver(Closed())
         assert [type(message) for message in decider.told] == [Begin, Closed, Note]  # it is over, and the rest is late
         if paused:
             resume(root.actor)
