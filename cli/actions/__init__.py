@@ -5,10 +5,10 @@ domain belong to `actors`: these modules combine flags, ask at the terminal, and
 engine, and all of `cli` except `..commands` and `..options`. Declarations import them inside functions, when a command
 is called.
 
-A part that needs much more code than the rest of its group is a module of its own: `macro` runs what `macros` lists,
-`tool_calls` executes what `tools` and `mcp` list, and `vault` does without the OAuth of `auth`. `missing_inputs` is
-shared by all commands that execute agents. tests/packaging lists the modules whose names differ from their
-declarations.
+A part that needs much more code than the rest of its group, or much less, is a module of its own: `macro` runs what
+`macros` lists, `tool_calls` executes what `tools` and `mcp` list, `mcp_status` starts no server, and `vault` does
+without the OAuth of `auth`. `missing_inputs` is shared by all commands that execute agents. tests/packaging lists the
+modules whose names differ from their declarations.
 
     run.execute_run            one run, from its request to the exit code
     durable.resume_runs        resume interrupted runs; the module also has fork, replay, export and import

@@ -102,7 +102,7 @@ def status(as_json: bool) -> str:
     """Show the servers of all your running Callboard processes: state, process, users, calls, and the counters of the
     pool.
     """
-    from ..actions.mcp import show_status
+    from ..actions.mcp_status import show_status
 
     return show_status(as_json=as_json)
 
@@ -115,7 +115,7 @@ def reload(name: str | None, as_json: bool) -> int:
 
     Calls under way finish in the old process.
     """
-    from ..actions.mcp import reload_servers
+    from ..actions.mcp_status import reload_servers
 
     return reload_servers(name, as_json=as_json)
 

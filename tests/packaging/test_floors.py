@@ -72,6 +72,7 @@ NAMED_OTHERWISE = {
     "batch": "`callboard batch`, declared in `run`",
     "doctor": "`callboard doctor`, declared in `setup`",
     "macros": "`callboard macros`, declared in `macro`; it imports no chat",
+    "mcp_status": "`callboard mcp status` and `reload`; they import no client",
     "missing_inputs": "shared by `run`, `tools`, `agents`, `kb` and Loki's command line",
     "tool_calls": "shared by `tools` and `mcp`; lists of tools import no engine",
     "vault": "`callboard vault`, declared in `credentials`",
