@@ -16,7 +16,7 @@ from support.starter import CALLBOARD
 from support.waiting import PATIENCE
 
 from callboard.actors.work.mcp.files import load_mcp
-from callboard.cli.actions import mcp
+from callboard.cli.actions import mcp_status
 from callboard.cli.actions.mcp import _signature, address_text
 from callboard.cli.render.text import fitted
 
@@ -413,8 +413,8 @@ def test_a_reload_tells_what_it_waits_for_and_who_has_ended(
             return [{"pid": 0, "servers": servers}, {"pid": 1, "ended": True}]
         return [{"pid": 0, "reloaded": ["s"]}, {"pid": 1, "ended": True}]
 
-    monkeypatch.setattr(mcp, "ask_all", ask_all)
-    monkeypatch.setattr(mcp, "_command", lambda _pid: " (x)")
+    monkeypatch.setattr(mcp_status, "ask_all", ask_all)
+    monkeypatch.setattr(mcp_status, "_command", lambda _pid: " (x)")
     code, out, err = callboard("mcp", "reload", "s")
     assert (code, out) == (0, "process 0: restarted: s\n")
     assert err.splitlines() == [
