@@ -317,11 +317,7 @@ def fork_run(word: str, at: str, flags: ForkFlags) -> int:
         note(f"a fork of {run}, with its first {counted(fork.at, 'step')}")
         return await fork.play(root, changes, RunCallbacks(on_event=on_event))
 
-    outcome, result = execute_durable_run(run, about, flags, drive)
-    result.finish(outcome)
-    if outcome.status == "failed" and outcome.error is not None:
-        complain(with_node(outcome.error.message, outcome.error.node))
-    return outcome.exit_code
+    return finish(*execute_durable_run(run, about, flags, drive))
 
 
 def find_durable_run(word: str) -> tuple[str, About | None]:

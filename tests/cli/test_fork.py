@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.fake_models import FakeModels
+from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 from support.screen import Screen
 from support.starter import CALLBOARD
@@ -124,6 +125,21 @@ async def test_at_a_terminal_it_is_asked_what_may_be_done_again(town: Town, key:
     screen.close()
     assert town.world == world
     assert (program.returncode, out) == ((0, "answer to ABOUT dogs first\n") if key == "y" else (1, ""))
+
+
+async def test_an_interrupted_fork_says_how_it_continues(town: Town) -> None:
+    run = await town.run()
+    town.models.script(Reply(hold=trio.Event()))
+    program = town.start(("fork", run, "--at", "two#1", "--yes"), subprocess.DEVNULL, subprocess.PIPE)
+    await town.models.arrived(2)
+    program.send_signal(signal.SIGINT)
+    _, err = await trio.to_thread.run_sync(program.communicate)
+    assert program.returncode == 130
+    forked = err.splitlines()[-1].removeprefix("callboard: to continue this run: callboard resume ")
+    assert forked.startswith("run-")
+    assert forked != run
+    code, out, err = await town.say("resume", forked)
+    assert (code, out) == (0, "answer to ABOUT dogs first\n"), err
 
 
 async def test_the_file_of_today_is_played_if_that_is_wanted(town: Town) -> None:
