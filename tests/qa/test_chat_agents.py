@@ -233,7 +233,7 @@ def test_p14_6_p14_7_c12_3_c12_4_c12_5_the_parent_hears_what_its_children_ask_an
         last_notice.append(results[-1].rpartition("pending_escalations")[2])
         if len(told) < 2:  # which comes back for a child's question
             return Reply(calls=[("agent__collect", {"id": ids[0]})])
-        if "goes on" not in str(results):
+        if "continues" not in str(results):
             replies = zip(sorted(told), COLOURS, strict=True)
             return Reply(
                 calls=[
