@@ -98,7 +98,7 @@ def decode(data: bytes | bytearray | memoryview | msgspec.Raw) -> Message:
     try:
         return _distinguished(decode_mended(_ONE.decode, data))
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
 
 
 def decode_all(data: bytes | bytearray | memoryview | msgspec.Raw) -> list[Message]:
@@ -112,7 +112,7 @@ def decode_all(data: bytes | bytearray | memoryview | msgspec.Raw) -> list[Messa
     try:
         return [_distinguished(each) for each in decode_mended(_MANY.decode, data)]
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
 
 
 def _distinguished(any: _Any) -> Message:

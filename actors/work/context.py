@@ -300,13 +300,16 @@ class RunContext:
         return lower
 
     def model_for(self, of_file: str | None, *, own: str | None = None) -> str:
-        """Return the model of a request, or "" for the default model. Every request of a run gets its model here.
+        """Return the model of a request, or "" for the default model.
+
+        All requests of agents and graphs get their model here. Agent nodes of workflows always name their own
+        (`workflow.agent_request`).
 
         The first that is set decides:
 
         1. `own`: the model that a node names for itself, or the one that an agent names for summaries.
         2. `self.model`: `RunRequest.model`, which comes from `--model`, from `.model` in a chat, or from the session.
-        3. `of_file`: `model` of the agent's or graph's file.
+        3. `of_file`: `model` of the agent's or graph's file, after `<NAME>_MODEL` of the environment and the role.
 
         Without any, the gateway uses `ModelCatalog.choice`: `model` of the settings, else that of a usable client.
         """

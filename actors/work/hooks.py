@@ -115,7 +115,7 @@ def of_json(event: str, value: object) -> HookAnswers:
         ValueError: the value is invalid.
     """
     if not isinstance(value, Mapping):
-        raise ValueError("the hook's output is not a JSON object")
+        raise ValueError("the hook's answer must be a JSON object (of a Python hook: a mapping, or None)")
     own = value.get("hookSpecificOutput") or {}
     if not isinstance(own, Mapping):
         raise ValueError("`hookSpecificOutput` in the hook's output is not an object")

@@ -339,7 +339,8 @@ class SessionChoice(msgspec.Struct, frozen=True):
         person: True if the terminal can ask its user.
         note: prints a message for the user.
         preludes: True if the agent's file or the settings may name the session, and the role.
-        saves: True if the setting `save` applies to runs outside of sessions.
+        saves: True if `save: true` of config.yaml appends prompt and answer of a run outside of sessions to the file of
+            messages.
     """
 
     name: str | None

@@ -250,7 +250,7 @@ class Runs(msgspec.Struct, kw_only=True):
 
 
 class OneRun(msgspec.Struct, kw_only=True):
-    """Result of `_run/start` and `_run/get`."""
+    """Result of `_run/start`, `_run/get` and `_run/resume`."""
 
     run: RunInfo
 

@@ -272,9 +272,12 @@ class PoolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         HealthCheck()
     )
     max_restarts: Annotated[
-        AtLeastOne, Meta(description="Failures within the window after which the server is not restarted.")
+        AtLeastOne,
+        Meta(description="Failures within `restart_window_seconds` after which the server is not restarted."),
     ] = 5
-    restart_window_seconds: Annotated[Seconds, Meta(description="The window.")] = 60.0
+    restart_window_seconds: Annotated[
+        Seconds, Meta(description="Period in which failures count for `max_restarts`.")
+    ] = 60.0
     cleanup_interval_seconds: Annotated[Seconds, no_effect("servers are stopped exactly when they are due")] = 30.0
 
     @property

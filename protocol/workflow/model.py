@@ -522,7 +522,10 @@ class PythonConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LoopCounterConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="loop_counter"):
-    """Emits nothing until its last visit."""
+    """Loop counter node: no output before visit `max_iterations`. Then it emits, and counts from 0 again.
+
+    Without `reset_on_emit` it emits at every later visit, too.
+    """
 
     max_iterations: AtLeastOne = 10
     reset_on_emit: Annotated[bool, Meta(description="Restart the count after it has emitted.")] = True
@@ -594,7 +597,7 @@ class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     log_output: Annotated[bool, Meta(description="false: the log does not show the node's output.")] = True
     on_error: Annotated[
         Literal["fail", "continue"] | None,
-        Meta(description="*Ours.* On failure: end the run, or use the error text as the node's output."),
+        Meta(description="*Ours.* On failure: `fail` (default) ends the run, `continue` outputs the error text."),
     ] = None
 
 

@@ -345,7 +345,7 @@ vectors:
     assert "manual  not built" in callboard("kb")[1]
     code, out, err = callboard("kb", "build", "manual")
     assert (code, out.split(", in ")[0]) == (0, "manual: 1 added; 1 chunk, none embedded again")
-    assert f"taken over from {home}/rags/manual.yaml" in err
+    assert f"imported the chunks of {home}/rags/manual.yaml (1)" in err
     assert "Plums are blue." in callboard("kb", "search", "manual", "Plums", "--mode", "keyword")[1]
     assert has_message(callboard("kb", "status", "manual")[1], "cli.actions.kb._status_text.5")
     assert callboard("kb", "build", "manual")[1] == "manual: up to date, 1 chunk of 1 source\n"

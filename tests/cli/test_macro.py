@@ -135,7 +135,7 @@ def test_an_agent_answers_until_it_is_left(callboard: Callboard, models: FakeMod
         (".prompt", "Usage: .prompt <text>"),
         (".file", "Usage: .file"),
         (".set temperature", "Usage: .set <key> <value>. If value is null, unset key."),
-        (".set temperature hot", "`.set temperature` takes a number from 0 to 2, or null, not 'hot'"),
+        (".set temperature hot", "the value of `.set temperature` must be a number from 0 to 2, or null, not 'hot'"),
         (".set bogus 1", "Unknown key 'bogus'"),
         (".exit now", "Usage: .exit [role|session|agent|rag]"),
         (".agent a b c", "Usage: .agent <name> [session] [key=value]..."),

@@ -108,7 +108,9 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
             name = str(PurePosixPath(home.name, path.relative_to(home)))
             files[name] = bool(path.stat().st_mode & stat.S_IXUSR), data
     except OSError as error:
-        raise UsageError(f"{home} can't be read: {error.strerror or error}") from error
+        raise UsageError(
+            f"{error.filename or home} can't be read, so {home} can't be sent to a worker: {error.strerror or error}"
+        ) from error
     inner = PurePosixPath(home.name, target.relative_to(home))
     # Sorted keys: equal files must have an equal hash on every machine.
     return msgspec.msgpack.Encoder(order="sorted").encode(Packed(files)), str(inner)

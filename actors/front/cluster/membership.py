@@ -148,7 +148,7 @@ def checked(options: ClusterOptions) -> ClusterOptions:
 
 
 def as_ours(error: Exception) -> CallboardError:
-    """Return the error as a `CallboardError`; any other error is a crash."""
+    """Return a `CallboardError` unchanged, and any other error as one whose text begins with `crashed:`."""
     return error if isinstance(error, CallboardError) else CallboardError(f"crashed: {error!r}")
 
 
@@ -196,7 +196,7 @@ def overview(dsn: str, *, makes_tables: bool) -> Overview:
 
     Raises:
         NoCluster, ClusterAway: the database cannot be used, or not now.
-        ConfigError: there are no tables.
+        ConfigError: there are no tables, or they cannot be used (permissions, damage).
         WrongTables: the tables have a version that this program cannot use.
     """
     options = checked(ClusterOptions(dsn=dsn))

@@ -1,7 +1,7 @@
 """OpenTelemetry traces and metrics of runs, by the conventions for generative AI (extra `otel`).
 
-Telemetry is a projection of the event stream: the code of a run does not know about it. For each run under way, a
-listener on the bus keeps the open spans, by the actor of each. An event opens or ends a span, at the event's own time.
+Telemetry is a projection of the event stream: the code of a run does not know about it. One listener on the
+bus keeps the open spans of all runs, by the actor of each. An event opens or ends a span, at the event's own time.
 The parent of a span is the nearest open one above it in the tree of actors, so no context has to be passed between
 tasks. While a tool or model is called, the span of the call is OpenTelemetry's current one, and instrumented code
 inside becomes its child.
@@ -22,5 +22,6 @@ OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT requests them; even then secr
 
 With telemetry off there is no listener, and opentelemetry is not imported. Read `spans` first; `export` serves the
 command line, `attach` is the Python API. `event_log` writes events to `logging` and needs no OpenTelemetry. The
-package imports `protocol`, the root of `runs`, `views` and the redactor; only `cli` and `callboard` itself import it.
+package imports `protocol`, `supervisors` (bus, installation), `runs` (root, trace context), `views` and the redactor;
+only `cli` and `callboard` itself import it.
 """

@@ -57,7 +57,9 @@ def legacy_id(agent: str | None, alias: str) -> str:
 
 
 def checked_alias(text: str) -> str:
-    """Return the alias, without a `_/` prefix. It becomes a part of a path.
+    """Return the name of a session after a check; it becomes a part of a path.
+
+    `_/` before an automatic name (`20261103T...`) is removed; any other slash is an error.
 
     Raises:
         UsageError: the text cannot be an alias.

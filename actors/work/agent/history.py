@@ -144,7 +144,10 @@ class History:
 
 def invalid(text: str, misfit: UnfitValue) -> ResultInvalid:
     """Return the error of a run whose answer does not match the type of its result."""
-    return ResultInvalid(f"the answer does not match the type of the run's result: {misfit}\nThe answer was:\n{text}")
+    return ResultInvalid(
+        f"no answer of the model matches the type of the run's result: {misfit}\nMake the type (`result=`) more "
+        f"lenient, or use another model. The last answer was:\n{text}"
+    )
 
 
 def _never() -> bool:

@@ -71,7 +71,7 @@ def report_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:
     )
     if report.unreadable:
         told = listed([f"{each.source} ({each.reason})" for each in report.unreadable], "; ")
-        message = f"{recipe.what}: {len(report.unreadable)} documents could not be read: {told}"
+        message = f"{recipe.what}: {len(report.unreadable)} of the documents could not be read: {told}"
         me.emit(Warned(code="knowledge_unreadable", message=message, node=recipe.node))
 
 

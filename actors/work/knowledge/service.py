@@ -194,7 +194,7 @@ class Knowledge:
 
         report = await imported(me, recipe, self.embedders, on_progress=tell, wait=wait)
         message = (
-            f"{recipe.what}: imported {report.chunks} chunks from {recipe.upstream}; from now on "
+            f"{recipe.what}: imported the chunks of {recipe.upstream} ({report.chunks}); from now on "
             f"{recipe.directory} is used instead of that file"
         )
         me.emit(Warned(code="knowledge_imported", message=message, node=recipe.node))

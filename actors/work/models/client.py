@@ -1,11 +1,12 @@
 """HTTP client of the providers: one request, its answer, and an error type for every failure.
 
 It uses httpx's URLs and responses, but not its client. Redirects, cookies and authentication schemes are never wanted
-between an agent and a model, and they cost more time than the request itself. Each pair of base URL and proxy has its
-own transport.
+between an agent and a model, and they cost more time than the request itself. Each combination of base URL, proxy and
+connect timeout has its own transport.
 
-**Web pages.** A wrong `api_base` often is the address of a website. The login page of a hotel's Wi-Fi answers every
-request with status 200. Without this check, both look like a reply that broke off, and each retry gets the same page.
+**Web pages** are refused (`WebPageFilter`). A wrong `api_base` often is the address of a website. The login page of a
+hotel's Wi-Fi answers every request with status 200. Without the check, both look like a reply that broke off, and each
+retry gets the same page.
 
 The content type alone proves nothing: servers written in PHP send streams as `text/html`. So the first bytes decide.
 JSON and server-sent events never start with `<`. A body with the type HTML must start like one of these two.

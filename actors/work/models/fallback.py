@@ -87,7 +87,10 @@ class FailedModels:
             self._failures[model].tried = True
 
     def over(self, model: str) -> None:
-        """Record that the request to the model has ended, with or without success."""
+        """Record that the request of `trying` has ended, so that another one may try the model.
+
+        Call it after `failed` or `answered`, and if the request was cancelled.
+        """
         if model in self._failures:
             self._failures[model].tried = False
 

@@ -102,7 +102,9 @@ def _tried(*, as_root: bool) -> str:
             tried = subprocess.run(
                 argv, pass_fds=[filter.fileno()], capture_output=True, timeout=TRIED_WITHIN, check=False
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired:
+            return f"bubblewrap does not work on this machine: a trial process did not end within {TRIED_WITHIN:g} s"
+        except OSError as error:
             return f"bubblewrap does not work on this machine: {error}"
     if tried.returncode == 0:
         return ""

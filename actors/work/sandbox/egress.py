@@ -249,7 +249,10 @@ class Proxy:
         self._room = trio.Semaphore(MOST)
 
     def client(self, who: Who, clock: Clock | None) -> ProxyClient:
-        """Register a process of this tool or server that is about to start."""
+        """Register a process that is about to start; return its proxy address, whose password identifies the process.
+
+        The time of questions about hosts is not counted by `clock`, the clock of the tool call.
+        """
         password = secrets.token_urlsafe(12)
         made = ProxyClient(who, f"http://callboard:{password}@127.0.0.1:{self._namespace.port}", clock)
         self._clients[password] = made

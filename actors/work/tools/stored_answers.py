@@ -122,7 +122,9 @@ class StoredAnswers:
         return [each.subject for each in self.all() if (each.tool, each.sum, each.beyond) == (tool, sum, True)]
 
     def add(self, tool: str, sum: str, what: str) -> None:
-        """Permanently allow the access `what` outside of the sandbox to a tool's processes.
+        """Permanently allow processes of a tool, in this directory, the access `what` outside of the sandbox.
+
+        The permission lapses when the tool's program changes: it holds for the program with the hash `sum`.
 
         Raises:
             ConfigError: the file cannot be written.

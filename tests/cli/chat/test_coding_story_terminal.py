@@ -235,7 +235,7 @@ async def _is_compacted(partner: Partner) -> None:
     await window.shows("assistant> And now?")
     await window.until(lambda _: partner.messages()[0].startswith("You shorten the record"))
     partner.summarised.set()
-    await partner.sees(r"Compressed: about 1\d,\d+ tokens became \d,\d+;")
+    await partner.sees(r"The conversation was compressed from about 1\d,\d+ tokens to \d,\d+; see")
     await partner.reads("Nothing is left to do.")
     assert any("SUMMARY: median was mended and committed." in text for text in partner.messages())
 

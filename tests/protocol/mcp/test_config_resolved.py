@@ -39,7 +39,7 @@ def test_all_names_that_stand_for_nothing_are_told_with_their_keys_and_the_remed
     with pytest.raises(ConfigError) as caught:
         resolved(STDIO, {"KEY": ""})
     assert str(caught.value) == (
-        "MCP server 's' (mcp.json:3): `args[1]` needs {{KEY}}, which is not set; set it: export KEY=..."
+        "MCP server 's' (mcp.json:3): `args[1]` needs {{KEY}}, which is not set; export KEY=..."
     )
     with pytest.raises(ConfigError) as caught:
         resolved(HTTP, {})

@@ -390,12 +390,13 @@ BY_VECTOR = 0.7
 
 
 class SimpleMemory(MemoryStore):
-    """Memory store in a notebook.
+    """Memory of the inputs and outputs of nodes in a notebook, recalled by similarity.
 
     Args:
         notes: the notebook.
         vectors: computes the vectors.
-        whole: store the whole output; otherwise its first sentences.
+        whole: store input and output, up to `LONGEST_NOTE` characters each; otherwise the first sentences of both as
+            one text, which may contain nothing of the output.
     """
 
     def __init__(self, notes: Notebook, vectors: OrWords, *, whole: bool) -> None:

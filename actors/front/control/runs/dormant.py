@@ -206,7 +206,12 @@ class Dormant:
         return True
 
     async def resume(self, run: str) -> None:
-        """Wake the run without an answer. Raises as `durable.play` does."""
+        """Resume a dormant run without an answer; no effect if it is not dormant. If that fails, it stays dormant.
+
+        Raises:
+            NotFound: the run does not exist.
+            CallboardError: the run could not be resumed.
+        """
         await self.settled(run)
         if (asked := self.runs.get(run)) is not None:
             self._take_out(run)

@@ -160,8 +160,9 @@ class Embedders:
         return reranker
 
     def adopt(self, client: ClientSettings) -> str:
-        """Add a provider client that a definition file describes, for example an agent of a workflow; see
-        `ModelCatalog.adopt`.
+        """Add a provider client that a definition file describes, for example an agent of a workflow.
+
+        Return its name for model ids (`NAME:model`). Equal clients get the same name.
         """
         return self._catalog.adopt(client)
 

@@ -503,7 +503,7 @@ def is_wiki(context: SourceContext, url: str) -> bool:
 
 
 def is_article(url: str) -> bool:
-    """Return whether a wiki page is an article."""
+    """Return whether the URL of a GitHub wiki is an article, and not a page about one (`_history`, `_edit`)."""
     return not NO_ARTICLES.intersection(httpx.URL(url).path.split("/"))
 
 

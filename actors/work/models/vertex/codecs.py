@@ -135,7 +135,7 @@ class ClaudeOnVertex(AnthropicCodec):
 
 
 class OpenOnVertex(OpenAiCodec):
-    """Codec for models of other makers, in OpenAI's format."""
+    """Codec for models on Vertex AI that are neither Google's nor Anthropic's, in OpenAI's format."""
 
     def __init__(self, access: VertexAccess) -> None:
         super().__init__(own=False, cache="off")

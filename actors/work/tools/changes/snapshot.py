@@ -285,7 +285,7 @@ def _too_much(place: AllowedPath, above: int) -> str | None:
 # the outcome. If all files are as the call was to leave them, it was done. If all are as it found them, it was not. A
 # call that was done must not be repeated: an edit whose new text contains the old one would be applied twice. If
 # another program has changed the files meanwhile, or the record is missing, the outcome is unknown, and the call is
-# treated like any other (`work/journal/unknown`).
+# treated like any other (`work/journal/unknown_outcome`).
 
 
 async def was_done(me: Actor, setting: Setting) -> bool | None:

@@ -665,7 +665,7 @@ def _string(quoted: str) -> Any:
 
 
 def key_of(node: Node) -> str:
-    """Return the name of a property: `a`, `"a"` or `1`."""
+    """Return the name of a property without quotes: `a` for `a` and `"a"`, `1` for `1`."""
     name = _string(text_of(node)) if node.type == "string" else NO_VALUE
     return text_of(node) if name is NO_VALUE else str(name)
 

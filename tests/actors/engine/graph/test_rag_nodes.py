@@ -138,7 +138,7 @@ async def test_documents_that_can_not_be_read_are_warned_about(knowing: Stage) -
     (home / "notes" / "x.pdf").write_bytes(b"%PDF-no")
     assert (await knowing.run("flour")).status == "done"
     [warned] = [each for each in knowing.of("run.warning") if each.code == "knowledge_unreadable"]
-    assert warned.message.startswith("rag node 'look' of 'g': 1 could not be read: notes/x.pdf (")
+    assert warned.message.startswith("rag node 'look' of 'g': 1 of the documents could not be read: notes/x.pdf (")
 
 
 async def test_a_typo_in_documents_ends_the_run_and_leaves_no_base(knowing: Stage) -> None:

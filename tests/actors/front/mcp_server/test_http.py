@@ -386,7 +386,9 @@ async def test_an_address_that_is_taken_is_told(stage: Stage) -> None:
     stage.agent(HELLO, name="hello", think="echo {}")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"can't listen on 127.0.0.1:{port}: Address already in use; --port takes"):
+        with pytest.raises(
+            UsageError, match=f"can't listen on 127.0.0.1:{port}: Address already in use; choose another port"
+        ):
             await serve_http(stage.root, read_agents(stage.root)[0], port=port)
 
 

@@ -74,7 +74,9 @@ def test_braces_around_the_place_of_the_prompt_stay(around: str) -> None:
 
 def test_an_embedded_prompt_has_a_bound_for_both_texts_together() -> None:
     found, prompt = role(INPUT * 100), "x" * (MOST_EMBEDDED // 100)
-    with pytest.raises(UsageError, match=f"'r' inserts the prompt in 100 places, .*at most {MOST_EMBEDDED}.; shorten"):
+    with pytest.raises(
+        UsageError, match=f"'r' inserts the prompt in 100 places, .*at most {MOST_EMBEDDED} .*; shorten"
+    ):
         prompt_in_role(found, prompt, {}, None)
     prompt = prompt[len(INPUT) :]
     assert prompt_in_role(found, prompt, {}, None) == prompt * 100

@@ -114,7 +114,7 @@ def test_a_role_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a#b", "", "../x", ".x", "x/y", "x ", "x.", "a\nb", "-r", "ä" * 200])
 def test_a_name_that_no_role_can_have_is_refused(tmp_path: Path, name: str) -> None:
     assert not is_name(name)
-    with pytest.raises(UsageError, match=r"Unable to save the role with arguments|can't be a role's name"):
+    with pytest.raises(UsageError, match=r"Unable to save the role with arguments|can't be the name of a role"):
         save(name, "x", tmp_path)
     assert not (tmp_path / "roles").exists()
 

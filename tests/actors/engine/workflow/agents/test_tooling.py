@@ -116,7 +116,7 @@ async def test_a_call_has_the_time_that_its_entry_gives(agents: Agents, function
     with trio.fail_after(60):
         result = await agents.run(with_functions(agents, "slow", extra=", timeout: 0.5"))
     assert result.output == "gave up"
-    assert "did not end within 0.5 s" in agents.models.requests[1].results[0]
+    assert "did not finish within 0.5 s" in agents.models.requests[1].results[0]
 
 
 async def test_two_tools_of_one_name_are_told_apart_by_a_prefix_or_not_at_all(agents: Agents, functions: Path) -> None:

@@ -340,7 +340,7 @@ async def test_a_server_that_wants_a_token_for_another(
         ({"token_endpoint": "https://me:pw@auth.example/token"}, says("work.mcp.auth.metadata.safe_address.2")),
         ({"registration_endpoint": "ftp://auth.example"}, says("work.mcp.auth.metadata.safe_address.3")),
         ({"code_challenge_methods_supported": None}, says("work.mcp.auth.metadata.checked_endpoints.3")),
-        ({"code_challenge_methods_supported": ["plain"]}, "only by plain"),
+        ({"code_challenge_methods_supported": ["plain"]}, says("work.mcp.auth.metadata.checked_endpoints.4")),
         ({"token_endpoint": 7}, says("work.mcp.auth.discovery._Search._issuer.2")),
     ],
 )

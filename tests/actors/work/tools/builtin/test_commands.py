@@ -77,7 +77,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_what_it_said(
     working = tmp_path / "working"
     nursery.start_soon(jump_when, mock_clock, working.exists, 60)
     with pytest.raises(ToolFailed, match=says("work.tools.builtin.commands._run", seconds=60)) as caught:
-        await call("execute_command", command=f"echo working; : > {working}; exec sleep 1000")
+        await call("execute_command", command=f"echo working; sleep 1; : > {working}; exec sleep 1000")
     assert caught.value.stderr == "working\n"
 
 
