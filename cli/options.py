@@ -13,7 +13,7 @@ import click
 from ..actors.io.directories import config_dir as configured
 from ..actors.io.directories import journal_dir, state_dir, user_folder
 from ..actors.work.library import AGENTS, MACROS, ROLES
-from ..protocol.repeats import ON_UNKNOWN
+from ..protocol.interrupted_calls import ON_UNKNOWN
 from .settings_warnings import begin_with
 
 strict = click.option("--strict", is_flag=True, help="Treat unknown keys in files as errors, not as warnings.")

@@ -26,11 +26,11 @@ from .graph import (
     Seconds,
     Variable,
 )
+from .interrupted_calls import OnUnknown
 from .permissions import Permissions
 from .placement import PLACE, Place
 from .problems import Problem, errors_in
 from .reading import Reading, in_file_order
-from .repeats import OnUnknown
 from .sandbox import OWN, Own
 from .schema import no_effect, schema_of
 from .tree import Path

@@ -21,13 +21,13 @@ import msgspec
 from msgspec import Meta
 
 from .chat import Models, ReasoningEffort, ThinkingBudget
+from .interrupted_calls import OfScript, OnUnknown
 from .languages import Language
 from .mcp.config import ToolMode
 from .permissions import Permissions
 from .placement import PLACE, Place
 from .problems import Problem, did_you_mean, errors_in
 from .reading import YAML_ERROR, Cursor, Reading, in_file_order
-from .repeats import OfScript, OnUnknown
 from .sandbox import OWN, Own
 from .schema import by_tag, by_type, no_effect, schema_of
 from .tree import Mapping, Path, Scalar, describe

@@ -21,10 +21,10 @@ from msgspec.structs import force_setattr
 from .agent import Agent
 from .chat import ChatRequest, Part, ToolTurn, Turn
 from .errors import UsageError
+from .interrupted_calls import ON_UNKNOWN, OnUnknown
 from .json_values import DEEPEST, is_too_deep
 from .mcp.config import Server
 from .placement import PartOf
-from .repeats import ON_UNKNOWN, OnUnknown
 from .sandbox import PROFILES, Profile
 
 COMPAT = ("standard", "loki", "devall")
@@ -136,7 +136,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         default_tools: the tools and servers of the target, an `Agent`, come from the settings. Tools named by a role or
             a session replace them.
         on_unknown: policy for calls that are under way when the process of a durable run is killed, whatever files say;
-            see `repeats`.
+            see `interrupted_calls`.
         workspace: whether AGENTS.md, skills and `.mcp.json` of the directory are used, as far as the user trusts it;
             None for agents that have a file.
         needs: labels that a worker of a cluster must have to execute the run.

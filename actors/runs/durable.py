@@ -23,10 +23,10 @@ import trio
 
 from ...protocol.errors import CallboardError, Conflict, NotFound
 from ...protocol.events import Event, RunResumed
+from ...protocol.interrupted_calls import OnUnknown
 from ...protocol.journal import BATCH, FOLD, About, Began, decode_about, encode_about
 from ...protocol.messages import ConversationBegun
 from ...protocol.outcome import Outcome
-from ...protocol.repeats import OnUnknown
 from ...protocol.version import VERSION
 from ..io.directories import journal_dir
 from ..io.imports import imported

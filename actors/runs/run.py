@@ -23,8 +23,8 @@ from ...protocol.deferred_types import defer
 from ...protocol.deprecation import renamed
 from ...protocol.errors import UsageError
 from ...protocol.events import Event
+from ...protocol.interrupted_calls import OnUnknown
 from ...protocol.outcome import Outcome
-from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits, Overrides, RunRequest
 from ...protocol.sandbox import Profile
 from ...supervisors.event_loops import in_callers_loop

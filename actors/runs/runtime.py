@@ -37,9 +37,9 @@ from ...protocol.deferred_types import defer
 from ...protocol.deprecation import warn_of
 from ...protocol.errors import ShuttingDown, UsageError
 from ...protocol.events import Event
+from ...protocol.interrupted_calls import OnUnknown
 from ...protocol.kernel.questions import Question
 from ...protocol.outcome import Outcome
-from ...protocol.repeats import OnUnknown
 from ...protocol.requests import AnswerText
 from ...supervisors import Actor, OpenQuestions
 from ..work.tools.functions import Function

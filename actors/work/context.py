@@ -21,11 +21,11 @@ import msgspec
 from ...protocol.chat import ChatReply, ChatRequest, Delta
 from ...protocol.errors import KnowledgeError, UsageError
 from ...protocol.graph import OwnLimits
+from ...protocol.interrupted_calls import OnUnknown
 from ...protocol.mcp.config import Server
 from ...protocol.outcome import Outcome
 from ...protocol.permissions import Permissions as Rules
 from ...protocol.placement import Branch, Place
-from ...protocol.repeats import OnUnknown
 from ...protocol.requests import Limits
 from ...protocol.sandbox import Own, OwnSandbox, UserSandbox
 from ...protocol.settings import Settings

@@ -32,12 +32,12 @@ from ...actors.runs.root import Root
 from ...actors.runs.stored_runs import insert_export, read_export, write_export
 from ...protocol.errors import CallboardError, Conflict, NobodyToAsk, NotFound, UsageError
 from ...protocol.events import Event, RunStarted
+from ...protocol.interrupted_calls import OnUnknown
 from ...protocol.journal import BATCH, About
 from ...protocol.kernel.errors import Damaged
 from ...protocol.kernel.questions import Question
 from ...protocol.outcome import Outcome
 from ...protocol.relative_time import age
-from ...protocol.repeats import OnUnknown
 from .. import logging
 from ..control.client import matching_id
 from ..control.commands.stored_runs import runs_dir, stored_runs

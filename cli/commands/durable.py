@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ...protocol.repeats import OnUnknown
+from ...protocol.interrupted_calls import OnUnknown
 from .. import options
 
 

@@ -41,10 +41,10 @@ from msgspec import Meta
 from ..chat import DefaultModels, ReasoningEffort, ThinkingBudget
 from ..errors import ConfigError
 from ..hooks import GroupsByEvent
+from ..interrupted_calls import OnUnknown
 from ..languages import Language
 from ..mcp.config import PoolSettings, ToolMode
 from ..permissions import Permissions
-from ..repeats import OnUnknown
 from ..sandbox import Profile, UserSandbox
 from .api import ApiSettings
 from .patches import ClientPatch, Patch, Patterns

@@ -13,9 +13,9 @@ from support.messages import says
 from callboard.protocol.agent import Agent
 from callboard.protocol.chat import AssistantTurn, FilePart, ImagePart, TextPart, ToolCall, ToolTurn, UserTurn
 from callboard.protocol.errors import UsageError
+from callboard.protocol.interrupted_calls import ON_UNKNOWN
 from callboard.protocol.mcp.config import Server, ToolList
 from callboard.protocol.placement import Branch, PartOf
-from callboard.protocol.repeats import ON_UNKNOWN
 from callboard.protocol.requests import COMPAT, Limits, Overrides, RunRequest
 from callboard.protocol.sandbox import PROFILES, OwnSandbox
 

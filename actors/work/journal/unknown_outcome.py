@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ....protocol.errors import NobodyToAsk, UnknownOutcome
 from ....protocol.events import CallUnknown
+from ....protocol.interrupted_calls import OnUnknown
 from ....protocol.journal import BATCH, decode_value
 from ....protocol.json_values import NotJson, decode
 from ....protocol.kernel.questions import Question
-from ....protocol.repeats import OnUnknown
 from ..call_clock import current as call_clock
 from .actor_journal import JournalScope, scope_of
 

@@ -48,7 +48,7 @@ from ...io.imports import imported
 from ...io.vault.vault import NotFetched
 from .call import BACKOFF, Emitter, GatewayCall, OnDelta, OnUsage, countable, retried
 from .catalog import ModelCatalog
-from .endpoints import Endpoints
+from .endpoint_pool import Endpoints
 from .engines import LocalEngines
 from .limiter import Gates, LimiterGate, too_many
 from .providers import module_of

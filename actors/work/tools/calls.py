@@ -18,10 +18,10 @@ from ....protocol.chat import Content, TextPart, Turn
 from ....protocol.effects import CallTool
 from ....protocol.errors import CallboardError, NobodyToAsk, TimedOut, ToolFailed, ToolRaised, code_of
 from ....protocol.events import ToolFinished, ToolStarted
+from ....protocol.interrupted_calls import OnUnknown
 from ....protocol.messages import ToolDone
 from ....protocol.permissions import Permissions as Rules
 from ....protocol.permissions import Verdict
-from ....protocol.repeats import OnUnknown
 from ....supervisors.ref import crash_text
 from ...io.secret_redaction import hide_in, without_secrets
 from ..call_clock import Clock

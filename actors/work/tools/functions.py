@@ -51,8 +51,8 @@ import trio
 
 from ....protocol.deferred_types import defer
 from ....protocol.errors import CallboardError, ToolFailed, ToolRaised, UsageError
+from ....protocol.interrupted_calls import REPEATS, Repeats
 from ....protocol.json_values import UnfitValue, to_json
-from ....protocol.repeats import REPEATS, Repeats
 from ....supervisors.event_loops import caller
 from ....supervisors.ref import crash_text
 from ....supervisors.user_code import UserCodeError, user_code

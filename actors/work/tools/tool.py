@@ -22,7 +22,7 @@ import msgspec
 
 from ....protocol.chat import FilePart, ImagePart, Part, TextPart
 from ....protocol.chat import Tool as ToolSpec
-from ....protocol.repeats import Repeats
+from ....protocol.interrupted_calls import Repeats
 
 if TYPE_CHECKING:
     from ....supervisors import Actor

@@ -27,7 +27,7 @@ from ...models.azure import azure
 from ...models.call import Emitter
 from ...models.catalog import ModelCatalog
 from ...models.codec import bearer
-from ...models.endpoints import Endpoints
+from ...models.endpoint_pool import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
 from ...models.limiter import Gates
 from ...models.providers import organization

@@ -31,10 +31,10 @@ import trio
 
 from .....protocol.chat import ImagePart, Part, TextPart
 from .....protocol.errors import CallboardError, ToolFailed
+from .....protocol.interrupted_calls import Repeats
 from .....protocol.mcp.config import Server
 from .....protocol.mcp.model import KEYED
 from .....protocol.mcp.model import McpTool as ServerTool
-from .....protocol.repeats import Repeats
 from .....supervisors import Actor
 from ....io.encodings import image_type
 from ...tools.tool import Arguments, Effect, Json, Label, Tool, ToolSpec, VisibleResult, shortened, text_of

@@ -35,11 +35,11 @@ import trio
 
 from .....protocol.errors import ActorError, CallboardError, ConfigError, GraphMistake, ToolFailed
 from .....protocol.events import Warned
+from .....protocol.interrupted_calls import Repeats
 from .....protocol.mcp.config import ToolMode
 from .....protocol.mcp.model import McpTool as ServerTool
 from .....protocol.permissions import Permissions as Rules
 from .....protocol.problems import did_you_mean
-from .....protocol.repeats import Repeats
 from .....supervisors import Actor
 from ...tools.tool import Arguments, Json, Run, Tool, ToolSpec, shortened
 from .chosen import ChosenServer, WantedServers

@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
+from .....protocol.interrupted_calls import Repeats
 from .....protocol.problems import did_you_mean
-from .....protocol.repeats import Repeats
 from .declaration import Argument, Declaration, EnvVar, Schema, ToolScript, UnreadableDeclaration, Value, read_repeats
 from .schemas import array, described, enum, parameters
 

@@ -23,8 +23,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from .....protocol.interrupted_calls import REPEATS, Repeats
 from .....protocol.problems import Problem, Severity, did_you_mean
-from .....protocol.repeats import REPEATS, Repeats
 
 Language: TypeAlias = Literal["bash", "python", "typescript"]
 Schema: TypeAlias = dict[str, Any]
