@@ -320,7 +320,7 @@ async def test_a_file_of_lokis_is_taken_over_with_its_vectors(knowing: Stage) ->
     assert "Cake!" in outcome.output
     [warned] = [each.message for each in knowing.of("run.warning") if each.code == "knowledge_imported"]
     assert warned == (
-        f"rag node 'look' of 'g': imported 1 chunks from {home / 'look.yaml'}; from now on "
+        f"rag node 'look' of 'g': imported the chunks of {home / 'look.yaml'} (1); from now on "
         f"{home / 'look.kb'} is used instead of that file"
     )
 
