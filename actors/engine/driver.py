@@ -295,7 +295,8 @@ class Driver:
             self._step(message)
         except Exception as error:  # noqa: BLE001 - the driver's own task raises it
             self._error = error
-        if self._needs_own_step:
+        # `_needs_own_step`, inlined: this is the way of every piece of work.
+        if self._finish is not None or self._in_place is not None or self._idle is not None or self._error is not None:
             box.put_own(_WAKEUP)
         else:
             box.earlier += 1  # count the message as received

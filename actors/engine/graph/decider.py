@@ -248,16 +248,15 @@ class GraphDecider:
         following: dict[str, None] = {}
         for id in sorted(lefts) if len(lefts) > 1 else lefts:
             left = lefts[id]
-            if left.writes:
-                mine = changed(state, left.writes)
-                if mine:
-                    writes[id] = mine
+            if left.writes and (mine := changed(state, left.writes)):
+                writes[id] = mine
             for target in left.targets or ():
                 following[target] = None
         if writes:
             self.result.state = merge_writes(state, writes, self.plan.reducers)
             if self.heard:
-                effects.append(Emit(StatePatch(keys=sorted(set().union(*writes.values())))))
+                keys = set().union(*writes.values()) if len(writes) > 1 else next(iter(writes.values()))
+                effects.append(Emit(StatePatch(keys=sorted(keys))))
         return list(following)
 
     # --- joins, and the end ---------------------------------------------------------------------------------

@@ -44,12 +44,10 @@ def merge_writes(
     Raises:
         GraphMistake: several nodes wrote a key without a reducer, or a value does not suit its reducer.
     """
-    state = dict(current)
     # Fast path for the common case of a single writer.
     if len(writes) == 1 and not reducers:
-        for written in writes.values():
-            state.update(written)
-        return state
+        return {**current, **next(iter(writes.values()))}
+    state = dict(current)
     by_key: dict[str, list[str]] = {}
     for node in sorted(writes):
         for key in writes[node]:
