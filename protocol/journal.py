@@ -400,7 +400,6 @@ class RowAsJson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _SHOWN_AS = {
-    "CheckTools": "LookAround",
     "MessageRow": "Told",
     "NodeCodeDone": "NodeSaid",
     "NodeDone": "NodeLeft",

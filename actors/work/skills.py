@@ -214,7 +214,7 @@ def block(found: Sequence[FoundSkill], instructions: str | None = None) -> str:
 def skill_tool(skills: FoundSkills | None, told: Sequence[ListedSkill]) -> Tool:
     """Return the tool that reads these skills; `skills` is None in a replay."""
 
-    async def run(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - no caller is served differently
+    async def run(me: Actor, arguments: Arguments) -> Json:  # noqa: ARG001 - the tool needs no actor
         which, file = arguments["name"], arguments.get("file")
         found = None if skills is None else skills.by_name.get(which)
         if skills is None or found is None:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from callboard.protocol import messages
+from callboard.protocol import journal, messages
 from callboard.protocol import workflow_messages as workflows
 from callboard.protocol.chat import AssistantTurn, ChatReply, ImagePart, TextPart, TokenUsage, ToolCall, UserTurn
 from callboard.protocol.journal import (
@@ -32,6 +32,7 @@ from callboard.protocol.journal import (
     encode,
     encode_about,
     encode_value,
+    name_of_kind,
 )
 from callboard.protocol.kernel.questions import Answer, Question
 from callboard.protocol.messages import Failure
@@ -208,3 +209,9 @@ def test_a_row_may_hold_an_image_and_a_number_of_more_than_64_bits() -> None:
     assert decode(encode(row)) == row
     both = {"image": b"\x89PNG", "n": 2**70}
     assert decode_value(encode_value(both), dict[str, Any]) == both
+
+
+def test_names_that_users_see_are_those_of_classes_that_exist() -> None:
+    assert name_of_kind(messages.NodeDone(key=1, node="a", writes={}, targets=(), seconds=0.1)) == "NodeLeft"
+    named = vars(messages) | vars(workflows) | vars(journal)
+    assert {name for name in journal._SHOWN_AS if name not in named} == set()

@@ -43,7 +43,7 @@ from ...io.json_schema import schema_problem
 from ...work.tools.registry import bare_name
 from .findings import WRITING, CheckContext, Findings, listed
 from .input_validation import parse_rule
-from .templates import compile_template, letters, no_letters, root_of
+from .templates import compile_template, name_character, root_of, separator
 
 SCRIPT_EXTENSIONS = (".sh", ".py", ".ts")
 
@@ -425,9 +425,9 @@ def _check_updates(found: Findings, node: AnyNode) -> None:
 SCOPED = frozenset({"output", "choice", "input"})
 """Names that exist only while a node's `state_updates` are rendered."""
 
-_SPACED = re.compile(rf"\{{\{{(?=[^{{}}]*\s)\s*((?:(?!\s){letters('.[]-')})+)\s*\}}\}}")
+_SPACED = re.compile(rf"\{{\{{(?=[^{{}}]*\s)\s*((?:(?!\s){name_character('.[]-')})+)\s*\}}\}}")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
-_NAME = re.compile(f"{letters()}{letters('-')}*")
+_NAME = re.compile(f"{name_character()}{name_character('-')}*")
 _ENDINGS = (".sh", ".py", ".ts", ".js", ".mjs")
 _MOST_FILES, _MOST_CHARACTERS = 200, 1_000_000
 """Most files that are read next to scripts, and most characters of each."""
@@ -499,9 +499,9 @@ def _how_to_have(key: str, near: str | None, graph: Graph) -> str:
     return f"give it a start value: {seed}"
 
 
-_FILTERED = re.compile(rf"\{{\{{\s*((?!\s){letters()}{letters('.[]-')}*)\s*[|(+*/?:][^{{}}]*\}}\}}")
+_FILTERED = re.compile(rf"\{{\{{\s*((?!\s){name_character()}{name_character('.[]-')}*)\s*[|(+*/?:][^{{}}]*\}}\}}")
 _EXPRESSION = re.compile(
-    rf"\{{\{{\s*((?!\s){letters()}{letters('.[]')}*)(?:\s+\S|{no_letters('.[]{}-')})[^{{}}]*\}}\}}"
+    rf"\{{\{{\s*((?!\s){name_character()}{name_character('.[]')}*)(?:\s+\S|{separator('.[]{}-')})[^{{}}]*\}}\}}"
 )
 """Tokens that begin with a known key but are not paths: `{{a == 'b'}}`, `{{a - 1}}`, `{{a, b}}`."""
 

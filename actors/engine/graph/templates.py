@@ -46,7 +46,7 @@ MISSING: Final[Any] = _Missing()
 _LETTERS = frozenset(string.ascii_letters + string.digits + "_")
 
 
-def letters(more: str = "") -> str:
+def name_character(more: str = "") -> str:
     """Return a regular expression for one character of a name, or one of `more`: `a-z`, `A-Z`, `0-9`, `_`, non-ASCII.
 
     It names the other ASCII characters. To compile a class that names the range up to U+10FFFF takes 4 ms, and the
@@ -55,8 +55,8 @@ def letters(more: str = "") -> str:
     return f"[^{re.escape(_others(more))}]"
 
 
-def no_letters(more: str = "") -> str:
-    """Return a regular expression for one character that `letters(more)` does not match, except white space."""
+def separator(more: str = "") -> str:
+    """Return a regular expression for one character that `name_character(more)` does not match, except white space."""
     return f"[{re.escape(''.join(each for each in _others(more) if not each.isspace()))}]"
 
 
@@ -65,9 +65,9 @@ def _others(more: str) -> str:
 
 
 _BLANK = r"(?![^{}]*\s)"
-_TOKEN = re.compile(rf"\{{\{{{_BLANK}({letters('.[]')}{letters('.[]-')}*)\}}\}}")
+_TOKEN = re.compile(rf"\{{\{{{_BLANK}({name_character('.[]')}{name_character('.[]-')}*)\}}\}}")
 _LOKI_PATH = re.compile(r"[a-zA-Z0-9_.\[\]]+\Z")
-_SEGMENT = re.compile(rf"({letters()}{letters('-')}*)((?:\[-?[0-9]+\])*)\Z")
+_SEGMENT = re.compile(rf"({name_character()}{name_character('-')}*)((?:\[-?[0-9]+\])*)\Z")
 _INDEX = re.compile(r"\[(-?[0-9]+)\]")
 _LONGEST_INDEX = 18  # digits; a longer number is beyond the range of any list
 
