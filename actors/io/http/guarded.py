@@ -17,9 +17,8 @@ from typing import TypeAlias, TypeVar
 import httpx
 import trio
 
-from .connections import ConnectionRoute, Connections, PlainWire, Wire, peer, port_of
 from .http1 import unpacked, unpacker_of
-from .transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
+from .transport import KEEP_ALIVE, MAX_IDLE, ConnectionRoute, Connections, PlainWire, TrioTransport, Wire, peer, port_of
 
 AGENT = "Mozilla/5.0 (compatible; callboard/0.1)"
 """User agent; some servers refuse clients without its prefix."""

@@ -1,14 +1,18 @@
 """HTTP for a thousand agents at once: an `httpx.AsyncBaseTransport` on trio, and single requests over it.
 
 httpx's own pool examines every connection for every request, so a thousand concurrent requests cost several times as
-much as sequential ones. This pool searches nothing (see `connections`), opens one cancel scope per request, and has no
-background task:
+much as sequential ones. This pool searches nothing, opens one cancel scope per request, and has no background task:
 
     client = httpx.AsyncClient(transport=TrioTransport())
 
 A connection carries one request at a time, in the task of its caller, and is reused only after its response was read
 completely. In every other case (cancellation, timeout, an error, a reader that stops early) it is closed at once. The
 provider can then stop generating the response.
+
+Idle connections are in two orders: by origin, the freshest at the end, which the next request takes; and by age over
+all origins, from whose beginning expired ones are dropped whenever a connection is returned. So nothing is searched and
+no timer is needed. A connection closed by age remains in its origin's row. It is skipped when it is popped, which
+happens only after all younger ones.
 
 A server may close an idle connection just when it is reused. If not a byte of a response has arrived, the request is
 sent again on a new connection. The extension `once` forbids that, for work that must not be done twice. Request bodies
@@ -17,9 +21,16 @@ are bytes, not streams.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import ipaddress
+import math
+import os
+import socket
 import ssl
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import httpx
 import msgspec
@@ -27,8 +38,8 @@ import trio
 
 from ....protocol.errors import CredentialsError, UpstreamError
 from ..secret_redaction import hidden_head
-from .connections import BROKEN, ConnectionRoute, Connections, HttpConnection, proxy_headers, seconds
 from .http1 import ResponseReader, request_head
+from .proxies import Proxies, as_address, proxy_headers
 
 KEEP_ALIVE = 30.0
 """Seconds for which an idle connection is retained: longer than an agent's step, shorter than most servers' limits."""
@@ -304,6 +315,458 @@ class Exchange(httpx.AsyncByteStream):
         if writing:
             return httpx.WriteTimeout(f"the server accepted no data for {self._write_timeout:g} s")
         return httpx.ReadTimeout(f"the server sent no data for {self._read_timeout:g} s")
+
+
+# --- connections
+
+
+BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError)
+"""Exceptions of an unusable byte stream."""
+
+REMEMBER = 30.0
+"""Seconds for which a resolved address is reused without a lookup."""
+
+
+class ConnectionRoute(msgspec.Struct, frozen=True):
+    """Connection target: an origin, possibly through a proxy (its URL, else empty)."""
+
+    scheme: str
+    host: str
+    port: int
+    proxy: str = ""
+
+    @property
+    def forwards(self) -> bool:
+        """True if requests are sent to the proxy itself, and not through a tunnel."""
+        return bool(self.proxy) and self.scheme == "http"
+
+
+class HttpConnection:
+    """Open connection. `idle_since` is on trio's clock, `used` counts its requests."""
+
+    __slots__ = ("idle_since", "route", "used", "wire")
+
+    def __init__(self, route: ConnectionRoute, wire: Wire) -> None:
+        self.route = route
+        self.wire = wire
+        self.used = 0
+        self.idle_since = 0.0
+
+
+class Connections:
+    """Connections of one transport.
+
+    Args:
+        environ: environment for proxies and `SSL_CERT_FILE`.
+        proxy: see `Proxies`.
+        ssl_context: verification of servers, or None for the default.
+        keep_alive: seconds for which an idle connection is retained.
+        max_idle: maximum number of idle connections.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        proxy: str,
+        ssl_context: ssl.SSLContext | None,
+        *,
+        keep_alive: float,
+        max_idle: int,
+    ) -> None:
+        self._environ = environ
+        self._proxies = Proxies(environ, proxy)
+        self._context = ssl_context
+        self._keep_alive = keep_alive
+        self._max_idle = max_idle
+        self._routes: dict[tuple[str, str, int | None], ConnectionRoute] = {}
+        self._rows: dict[ConnectionRoute, deque[HttpConnection]] = {}
+        self._by_age: OrderedDict[HttpConnection, None] = OrderedDict()
+        self._busy: set[HttpConnection] = set()
+        self._known: dict[tuple[str, int], tuple[str, float]] = {}
+        self._closed = False
+
+    @property
+    def idle(self) -> int:
+        """Number of idle connections."""
+        return len(self._by_age)
+
+    @property
+    def busy(self) -> int:
+        """Number of connections with a request."""
+        return len(self._busy)
+
+    def close(self) -> None:
+        """Close all connections now; no more can be opened."""
+        self._closed = True
+        for connection in (*self._by_age, *self._busy):
+            connection.wire.close()
+        self._rows.clear()
+        self._by_age.clear()
+        self._busy.clear()
+
+    def route(self, url: httpx.URL) -> ConnectionRoute:
+        """Return the route to a URL's origin.
+
+        Raises:
+            httpx.UnsupportedProtocol: neither http nor https.
+        """
+        key = (url.scheme, url.host, url.port)
+        route = self._routes.get(key)
+        if route is None:
+            if url.scheme not in ("http", "https") or not url.host:
+                raise httpx.UnsupportedProtocol(f"'{url}' is not an http or https URL")
+            port = port_of(url)
+            proxy = self._proxies.of(url.scheme, url.host, port)
+            route = ConnectionRoute(url.scheme, url.host, port, str(proxy) if proxy is not None else "")
+            self._routes[key] = route
+        return route
+
+    async def acquire(
+        self, route: ConnectionRoute, timeouts: Mapping[str, float | None], *, fresh: bool = False
+    ) -> HttpConnection:
+        """Return a connection for one request: an idle one, or (always, if `fresh`) a new one.
+
+        The caller passes it to `give_back` or `discard` afterwards.
+
+        Raises:
+            httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError: no connection could be opened.
+        """
+        if self._closed:
+            raise httpx.ConnectError("this HTTP client is closed")
+        return (None if fresh else self._take(route)) or await self._open(route, timeouts.get("connect"))
+
+    # --- idle ones
+
+    def _take(self, route: ConnectionRoute) -> HttpConnection | None:
+        """Return the freshest usable idle connection, or None."""
+        row = self._rows.get(route)
+        while row:
+            connection = row.pop()
+            if connection not in self._by_age:
+                continue  # closed by age
+            del self._by_age[connection]
+            expired = connection.idle_since + self._keep_alive <= trio.current_time()
+            if not expired and not connection.wire.is_stale():
+                self._busy.add(connection)
+                return connection
+            connection.wire.close()
+        return None
+
+    def give_back(self, connection: HttpConnection) -> None:
+        """Put a connection back into the pool, after its last response was read completely."""
+        if connection not in self._busy:
+            return  # closed meanwhile
+        self._busy.discard(connection)
+        now = trio.current_time()
+        connection.idle_since = now
+        row = self._rows.get(connection.route)
+        if row is None:
+            row = self._rows[connection.route] = deque()
+        row.append(connection)
+        self._by_age[connection] = None
+        while self._by_age:
+            oldest = next(iter(self._by_age))
+            if len(self._by_age) <= self._max_idle and oldest.idle_since + self._keep_alive > now:
+                break
+            self._drop(oldest)
+
+    def _drop(self, oldest: HttpConnection) -> None:
+        del self._by_age[oldest]
+        oldest.wire.close()
+        row = self._rows[oldest.route]
+        while row and row[0] not in self._by_age:
+            row.popleft()
+        if not row:
+            del self._rows[oldest.route]
+
+    def discard(self, connection: HttpConnection) -> None:
+        """Close a connection that was in use."""
+        connection.wire.close()
+        self._busy.discard(connection)
+
+    # --- new ones
+
+    async def _open(self, route: ConnectionRoute, timeout: float | None) -> HttpConnection:
+        """Open a connection: through the proxy if there is one, with TLS if the origin requires it."""
+        with trio.CancelScope(deadline=trio.current_time() + seconds(timeout)) as scope:
+            wire = await self._wire(route)
+        if scope.cancelled_caught:
+            raise httpx.ConnectTimeout(f"no connection to {route.host}:{route.port} within {timeout:g} s")
+        if self._closed:
+            wire.close()
+            raise httpx.ConnectError("this HTTP client is closed")
+        connection = HttpConnection(route, wire)
+        self._busy.add(connection)
+        return connection
+
+    async def tunnel(self, host: str, port: int) -> Wire:
+        """Open a raw connection through the proxy for https, or directly if there is no proxy. The caller closes it.
+
+        Raises:
+            httpx.ConnectError, httpx.ProxyError: it can't be opened.
+        """
+        proxy = self._proxies.of("https", host, port)
+        return await self._piped(ConnectionRoute("https", host, port, str(proxy) if proxy is not None else ""))
+
+    async def _wire(self, route: ConnectionRoute) -> Wire:
+        wire = await self._piped(route)
+        return await self._encrypted(wire, route.host) if route.scheme == "https" else wire
+
+    async def _piped(self, route: ConnectionRoute) -> Wire:
+        """Connect to the origin without its TLS, or to the proxy that forwards to it."""
+        if not route.proxy:
+            return await self._connected(route.host, route.port)
+        proxy = httpx.URL(route.proxy)
+        first = await self._connected(proxy.host, port_of(proxy))
+        through = await self._encrypted(first, proxy.host) if proxy.scheme == "https" else first
+        if route.forwards:
+            return through
+        try:
+            await _tunnel(through, route, proxy)
+        except BaseException:  # cancelled too: no socket leaks
+            through.close()
+            raise
+        return through
+
+    async def _connected(self, host: str, port: int) -> PlainWire:
+        """Connect, reusing the address of the last connection for `REMEMBER` seconds."""
+        address, until = self._known.get((host, port), ("", 0.0))
+        if until > trio.current_time():
+            try:
+                return await connect(address, port)
+            except OSError:
+                del self._known[host, port]
+        try:
+            wire = await connect(host, port)
+        except OSError as error:
+            raise httpx.ConnectError(f"{host}:{port} can't be reached: {_reason(error)}") from error
+        self._known[host, port] = (peer(wire), trio.current_time() + REMEMBER)
+        return wire
+
+    async def _encrypted(self, wire: Wire, host: str) -> TlsWire:
+        if self._context is None:
+            self._context = _usual_context(self._environ)
+        try:
+            return await encrypt(wire, self._context, host)
+        except BROKEN as error:
+            wire.close()
+            why = error.__cause__ or error
+            raise httpx.ConnectError(f"no TLS connection to {host}: {why}") from error
+        except BaseException:  # cancelled too: no socket leaks
+            wire.close()
+            raise
+
+
+def port_of(url: httpx.URL) -> int:
+    """Return the port of a URL."""
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def seconds(timeout: float | None) -> float:
+    """Return a timeout as a number; None means no limit."""
+    return math.inf if timeout is None else timeout
+
+
+async def _tunnel(wire: Wire, route: ConnectionRoute, proxy: httpx.URL) -> None:
+    host = f"[{route.host}]" if ":" in route.host else route.host
+    target = f"{host}:{route.port}".encode("ascii")
+    reader = ResponseReader(bodiless=True)
+    try:
+        await wire.send(request_head("CONNECT", target, [(b"Host", target), *proxy_headers(proxy)]))
+        while not reader.headed:
+            reader.feed(await wire.receive())
+    except BROKEN as error:
+        raise httpx.ProxyError(f"the proxy {proxy.host} closed the connection: {error}") from error
+    except httpx.RemoteProtocolError as error:
+        raise httpx.ProxyError(f"the proxy {proxy.host}: {error}") from error
+    if not 200 <= reader.status < 300:
+        reason = reader.reason.decode("latin-1")
+        raise httpx.ProxyError(
+            f"the proxy {proxy.host} refused to connect to {target.decode()}: {reader.status} {reason}"
+        )
+
+
+def _usual_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+    import certifi
+
+    authorities = environ.get("SSL_CERT_FILE") or (None if environ.get("SSL_CERT_DIR") else certifi.where())
+    context = ssl.create_default_context(cafile=authorities, capath=environ.get("SSL_CERT_DIR") or None)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _reason(error: OSError) -> str:
+    """Return the system's error text, also if trio collected errors of several addresses."""
+    inner = error.__cause__
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    shown = inner if isinstance(inner, OSError) else error
+    if shown.errno is not None and shown.errno > 0:
+        return os.strerror(shown.errno)
+    return shown.strerror or str(shown)
+
+
+# --- byte streams
+
+
+RECEIVE = 65536
+
+
+class PlainWire:
+    """TCP socket, used without blocking.
+
+    It parks once per read and costs a third of a trio `SocketStream`, which matters for a thousand agents. Closing is
+    synchronous on both kinds of wires, because a wire is closed where a caller was cancelled, and nothing may wait
+    there.
+    """
+
+    __slots__ = ("socket",)
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+
+    def send_now(self, data: bytes) -> bytes:
+        """Send as much as the kernel's buffer accepts; return the rest."""
+        try:
+            sent = self.socket.send(data)
+        except BlockingIOError:
+            return data
+        return data[sent:]
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`. A checkpoint only if the kernel's buffer is full."""
+        view = memoryview(data)
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                view = view[self.socket.send(view) :]
+            if not view:
+                return
+            await trio.lowlevel.wait_writable(self.socket)
+
+    async def receive(self) -> bytes:
+        """Receive some bytes, or none at the end. A checkpoint."""
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            try:
+                return self.socket.recv(RECEIVE)
+            except BlockingIOError:
+                continue
+
+    def is_stale(self) -> bool:
+        """Return True if an idle wire is unusable: the server has closed it, or has sent unrequested bytes."""
+        return _has_news(self.socket)
+
+    def close(self) -> None:
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+class TlsWire:
+    """TLS on a TCP socket, or on another TLS wire (a tunnel through an https proxy)."""
+
+    __slots__ = ("socket", "stream")
+
+    def __init__(self, stream: trio.SSLStream[trio.abc.Stream], sock: socket.socket) -> None:
+        self.stream = stream
+        self.socket = sock
+
+    def send_now(self, data: bytes) -> bytes:
+        """Send nothing and return all of `data`, because sending over TLS may have to wait for the peer."""
+        return data
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`."""
+        await self.stream.send_all(data)
+
+    async def receive(self) -> bytes:
+        """Receive some bytes, or none at the end."""
+        return bytes(await self.stream.receive_some(RECEIVE))
+
+    def is_stale(self) -> bool:
+        """Return True if the socket has unread bytes or is closed, without waiting or reading."""
+        return _has_news(self.socket)
+
+    def close(self) -> None:
+        """Close at once, without a close notification: HTTP frames its bodies itself."""
+        if self.socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+Wire: TypeAlias = PlainWire | TlsWire
+"""Open byte stream. Every method raises OSError or a trio resource error when it is broken."""
+
+
+def _has_news(sock: socket.socket) -> bool:
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+async def connect(host: str, port: int) -> PlainWire:
+    """Connect to a host by name or address.
+
+    Raises:
+        OSError: the connection is refused; for a name, at all of its addresses.
+    """
+    address = as_address(host)
+    if address is not None:
+        return PlainWire(await _connect_address(address, port))
+    stream = await trio.open_tcp_stream(host, port)
+    sock = socket.socket(fileno=stream.socket.detach())
+    sock.setblocking(False)
+    return PlainWire(_prompt(sock))
+
+
+def peer(wire: PlainWire) -> str:
+    """Return the IP address of the server at the other end of a connection."""
+    return str(wire.socket.getpeername()[0])
+
+
+async def encrypt(wire: Wire, context: ssl.SSLContext, host: str) -> TlsWire:
+    """Start TLS on `wire`, verifying the certificate for `host`. The wire must not be used any more.
+
+    Raises:
+        trio.BrokenResourceError: the handshake failed; its cause gives the reason.
+    """
+    below: trio.abc.Stream
+    if isinstance(wire, PlainWire):
+        sock = wire.socket
+        below = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+    else:
+        sock = wire.socket
+        below = wire.stream
+    stream: trio.SSLStream[trio.abc.Stream] = trio.SSLStream(
+        below, context, server_hostname=host, https_compatible=True
+    )
+    await stream.do_handshake()
+    return TlsWire(stream, sock)
+
+
+async def _connect_address(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> socket.socket:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        code = sock.connect_ex((str(address), port))
+        if code == errno.EINPROGRESS:
+            await trio.lowlevel.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+    except BaseException:  # cancelled too: no socket leaks
+        sock.close()
+        raise
+    return _prompt(sock)
+
+
+def _prompt(sock: socket.socket) -> socket.socket:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # send small packets without delay
+    return sock
 
 
 # --- single requests

@@ -37,7 +37,7 @@ from ....protocol.kernel.questions import NETWORK_ACTOR
 from ....supervisors.escalation import listens
 from ....supervisors.process import run_process
 from ...io.http import guarded
-from ...io.http.connections import BROKEN, RECEIVE, PlainWire, Wire
+from ...io.http.transport import BROKEN, RECEIVE, PlainWire, Wire
 from ..call_clock import current as call_clock
 from . import bubblewrap
 from .grants import NotAdmitted, ProxyClient, Who

@@ -22,9 +22,17 @@ import trio
 
 from .....protocol.decoding import convert
 from .....protocol.errors import CallboardError, ConfigError
-from ....io.http.connections import ConnectionRoute, Connections, PlainWire, Wire, peer
 from ....io.http.guarded import CantFetch, GuardedTransport, is_private
-from ....io.http.transport import KEEP_ALIVE, MAX_IDLE, TrioTransport
+from ....io.http.transport import (
+    KEEP_ALIVE,
+    MAX_IDLE,
+    ConnectionRoute,
+    Connections,
+    PlainWire,
+    TrioTransport,
+    Wire,
+    peer,
+)
 from ....io.oauth.endpoint import AuthHttp, OAuthResponse
 from . import metadata
 from .metadata import AuthorizationServer, ProtectedResource, Unusable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.messages import says
 
-from callboard.actors.io.http.connections import Proxies
+from callboard.actors.io.http.proxies import Proxies
 from callboard.protocol.errors import ConfigError
 
 PROXY = "http://proxy.example:3128"
@@ -75,5 +75,5 @@ def test_a_proxy_without_a_scheme_is_an_http_proxy() -> None:
 
 
 def test_a_socks_proxy_is_refused_with_a_reason() -> None:
-    with pytest.raises(ConfigError, match=says("io.http.connections._url.2")):
+    with pytest.raises(ConfigError, match=says("io.http.proxies._url.2")):
         through({"HTTPS_PROXY": "socks5://proxy:1080"})

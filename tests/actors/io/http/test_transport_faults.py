@@ -65,12 +65,12 @@ async def test_nobody_listening_is_a_connect_error_that_names_the_place() -> Non
     async with client(TrioTransport()) as http:
         with pytest.raises(
             httpx.ConnectError,
-            match=says("io.http.connections.Connections._connected", port="…1", error="Connection refused"),
+            match=says("io.http.transport.Connections._connected", port="…1", error="Connection refused"),
         ):
             await http.get("http://127.0.0.1:1/")
         with pytest.raises(
             httpx.ConnectError,
-            match=says("io.http.connections.Connections._connected", port="…1", error="Connection refused"),
+            match=says("io.http.transport.Connections._connected", port="…1", error="Connection refused"),
         ):
             await http.get("http://localhost:1/")
 
@@ -141,7 +141,7 @@ async def test_closing_the_transport_wakes_whoever_still_reads(serve: Serve, rea
         nursery.start_soon(reader)
         await busy.wait()
         await transport.aclose()
-    with pytest.raises(httpx.ConnectError, match=says("io.http.connections.Connections.acquire")):
+    with pytest.raises(httpx.ConnectError, match=says("io.http.transport.Connections.acquire")):
         await client(transport).get(f"http://127.0.0.1:{port}/")
 
 

@@ -149,7 +149,7 @@ async def test_a_proxy_that_refuses_is_named(serve: Serve, read_request: Read) -
     proxy = serve(tunnel_to(0, read_request, [], refusal))
     async with client(TrioTransport(environ={"HTTPS_PROXY": f"http://127.0.0.1:{proxy}"})) as http:
         with pytest.raises(
-            httpx.ProxyError, match=says("io.http.connections._tunnel.2", decode="models.test:443", status=407)
+            httpx.ProxyError, match=says("io.http.transport._tunnel.2", decode="models.test:443", status=407)
         ):
             await http.get("https://models.test/")
 

@@ -135,7 +135,7 @@ async def test_nobody_listening_is_a_passing_error() -> None:
     async with reaching(Settings(clients=(client,))) as models:
         with pytest.raises(
             UpstreamError,
-            match=says("io.http.connections.Connections._connected", port="…127.0.0.1:1", error="Connection refused"),
+            match=says("io.http.transport.Connections._connected", port="…127.0.0.1:1", error="Connection refused"),
         ):
             await models.chat(Recorder(), ChatRequest(model="gone:m", messages=HELLO.messages), attempts=1)
 

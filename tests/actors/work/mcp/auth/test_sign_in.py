@@ -286,7 +286,7 @@ async def test_a_person_who_says_no(town: Town, tmp_path: Path, nursery: trio.Nu
 
 
 async def test_a_server_that_is_not_there(town: Town, tmp_path: Path) -> None:
-    with pytest.raises(McpLost, match=says("io.http.connections.Connections._connected")):
+    with pytest.raises(McpLost, match=says("io.http.transport.Connections._connected")):
         await sign_in(town.entry(url="http://127.0.0.1:1/mcp"), town.store(tmp_path), {}, town.person)
 
 

@@ -40,7 +40,7 @@ async def test_nobody_there(nursery: trio.Nursery) -> None:
     async with linked(server) as (link, _):
         with pytest.raises(
             McpUnsent,
-            match=says("io.http.connections.Connections._connected", host="MCP server 'fake'", error="…refused"),
+            match=says("io.http.transport.Connections._connected", host="MCP server 'fake'", error="…refused"),
         ) as caught:
             await link.request(asks("initialize"))
         assert (caught.value.code, caught.value.exit_code) == ("mcp_lost", 6)
