@@ -1,6 +1,6 @@
 """Preparation of an agent for a run: resolves variables, finds tools, compiles the graph, and refuses what cannot run.
 
-The agent that the user named and the agents that it calls (`called_agents`) are prepared alike. The functions at the
+The agent that the user named and the agents that it calls (`begin`) are prepared alike. The functions at the
 end find the tools of a graph's llm nodes, and the workspace files that those nodes use.
 """
 

@@ -127,7 +127,7 @@ StandIn: TypeAlias = Callable[["Actor", ChatRequest, Asking], Awaitable[ChatRepl
 
 
 class ChildRunner(Protocol):
-    """Runner for agents that Python functions start; see `runs.called_agents`."""
+    """Runner for agents that Python functions start; see `runs.begin`."""
 
     def __call__(
         self,

@@ -14,7 +14,7 @@ import callboard
 from callboard.actors.engine.workflow.messages import Message
 from callboard.actors.engine.workflow.plan import compile_workflow
 from callboard.actors.engine.workflow.run import WorkflowResult, run_workflow
-from callboard.actors.runs.called_agents import ChildAgentRunner
+from callboard.actors.runs.begin import ChildAgentRunner
 from callboard.actors.runs.execution import Answers
 from callboard.actors.work.context import RunContext
 from callboard.actors.work.knowledge.run_knowledge import RunKnowledge

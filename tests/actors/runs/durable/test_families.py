@@ -165,7 +165,7 @@ async def test_a_run_whose_child_is_gone_is_refused_with_todays_files_and_goes_o
     assert said is not None
     assert said["error"]["code"] == "cannot_go_on"
     assert has_message(said["error"]["message"], "work.agent.children.Children._forget", id="agent_thrifty_…")
-    assert has_message(said["error"]["message"], "runs.called_agents.ChildAgentRunner.unknown.2", name="thrifty")
+    assert has_message(said["error"]["message"], "runs.begin.ChildAgentRunner.unknown.2", name="thrifty")
     assert len(thrifty_house.rows()) <= rows + 2  # that it was tried, with which files
     said = await thrifty_house.play(resume=True)
     assert said is not None

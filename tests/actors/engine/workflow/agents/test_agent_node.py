@@ -264,7 +264,7 @@ async def test_the_agent_may_be_a_file_beside_the_workflow(agents: Agents) -> No
 async def test_an_agent_that_is_not_there_is_a_mistake(agents: Agents) -> None:
     yaml = "graph: {start: [A], nodes: [{id: A, type: agent, config: {provider: callboard, name: nobody}}]}"
     result = await agents.run(yaml, compat="devall")
-    assert has_message(str(result.error), "runs.called_agents.ChildAgentRunner.unknown.2", name="nobody")
+    assert has_message(str(result.error), "runs.begin.ChildAgentRunner.unknown.2", name="nobody")
 
 
 # --- thinking ---------------------------------------------------------------------------------------------
