@@ -48,9 +48,8 @@ from ..work.playback import Playback, playback
 from ..work.sandbox.grants import Grants
 from ..work.sandbox.run_sandbox import Sandbox, is_off, rules_of
 from ..work.spending.meter import Meter
-from ..work.tools.permissions import Permissions
+from ..work.tools.permissions import Permissions, StoredAnswers
 from ..work.tools.registry import ToolOptions
-from ..work.tools.stored_answers import StoredAnswers
 from ..work.tools.stored_results import StoredResults
 from ..work.transcript import Record, error_in, take_over
 from .execution import Answers, Execution

@@ -23,9 +23,8 @@ from ...actors.io.directories import user_folder
 from ...actors.io.settings import load_settings
 from ...actors.runs.file_checks import KnownServers
 from ...actors.runs.target import load_agent
-from ...actors.work.tools.permissions import Explained, Permissions
+from ...actors.work.tools.permissions import Explained, Permissions, StoredAnswer, StoredAnswers
 from ...actors.work.tools.registry import ENDINGS, ToolOptions, ToolRegistry, agent_file
-from ...actors.work.tools.stored_answers import StoredAnswer, StoredAnswers
 from ...actors.work.tools.tool import Tool
 from ...protocol.errors import InvalidFile, UsageError
 from ...protocol.permissions import Permissions as Rules

@@ -17,8 +17,8 @@ from .....protocol.role import role_of_prompt
 from ....io.secret_redaction import hidden
 from ....runs.target import GraphAgent, LoopAgent, WorkflowAgent
 from ....work.roles import find
+from ....work.tools.permissions import StoredAnswers
 from ....work.tools.registry import agent_file, read_tool_file
-from ....work.tools.stored_answers import StoredAnswers
 from ....work.trust import offers, record_of, refuse, root_of, rows_of, trust, undecided, workspace_of
 from ....work.workspace import unused
 from .. import completion

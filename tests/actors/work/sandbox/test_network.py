@@ -16,7 +16,7 @@ from support.sandbox_surroundings import need
 
 from callboard.actors.work.sandbox.grants import means_grant
 from callboard.actors.work.sandbox.hosts import matches_host, means, named
-from callboard.actors.work.tools.stored_answers import StoredAnswers
+from callboard.actors.work.tools.permissions import StoredAnswers
 from callboard.protocol.settings.read import read_settings
 
 FETCH = (

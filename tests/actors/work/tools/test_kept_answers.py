@@ -15,7 +15,7 @@ from support.repository import Repository
 from support.scripted_server import scripted_server
 
 import callboard
-from callboard.actors.work.tools.stored_answers import StoredAnswers
+from callboard.actors.work.tools.permissions import StoredAnswers
 from callboard.protocol.kernel.questions import Question
 
 TOOL = """#!/usr/bin/env bash

@@ -13,7 +13,7 @@ from support.messages import has_message, says
 
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.chat.execution import execute_line
-from callboard.actors.work.tools.stored_answers import StoredAnswers
+from callboard.actors.work.tools.permissions import StoredAnswers
 from callboard.protocol.control.caller import Caller
 from callboard.protocol.errors import Conflict, Denied, NotFound
 from callboard.protocol.permissions import PermissionRule
