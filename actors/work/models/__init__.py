@@ -9,7 +9,7 @@ Five names to know:
     ModelCatalog   resolves a model id such as `openai:gpt-5` to a `ModelTarget` (`catalog`, `target`)
     Codec          translates one provider's format, without any I/O (`codec`; then `openai`, `anthropic`, ...)
     Endpoint       HTTP client of one base URL; an error type for each failure (`client`, pooled by `endpoint_pool`)
-    Gates          limiters that admit requests at the provider's rate (`limiter`, decided by `allowance`)
+    Gates          limiters that admit requests at the provider's rate (`limiter`)
 
 Start with `Gateway.chat`, then follow `call` and `client`. Packages: `aws` (Bedrock), `vertex` (Vertex AI), `prices`,
 `reasoning` (effort, and reasoning items in conversations).

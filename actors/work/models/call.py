@@ -35,9 +35,8 @@ from ....protocol.errors import CallboardError, ModelError, UpstreamError
 from ....supervisors import Backoff, Retry
 from ...io.secret_redaction import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
-from .allowance import Remaining, remaining_in
 from .codec import check_reply, is_text
-from .limiter import MustWait
+from .limiter import MustWait, Remaining, remaining_in
 from .target import ModelTarget, PreparedReplies
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from ....protocol.chat import (
 )
 from ....protocol.errors import KeyRefused, Unsupported
 from ....protocol.settings import ClientSettings, ModelSettings, Settings
-from .allowance import AllowanceRules
 from .codec import Codec, Sign, name_of, with_preface
+from .limiter import AllowanceRules
 from .prices.price import Price
 
 if TYPE_CHECKING:

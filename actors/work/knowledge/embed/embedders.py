@@ -22,14 +22,13 @@ from .....protocol.settings import ClientSettings, Settings
 from .....supervisors.actor import Actor
 from .....supervisors.root import Root
 from ...models import weights
-from ...models.allowance import AllowanceRules
 from ...models.azure import azure
 from ...models.call import Emitter
 from ...models.catalog import ModelCatalog
 from ...models.codec import bearer
 from ...models.endpoint_pool import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
-from ...models.limiter import Gates
+from ...models.limiter import AllowanceRules, Gates
 from ...models.providers import organization
 from ...models.target import ModelAccess, TokenBearer
 from . import local

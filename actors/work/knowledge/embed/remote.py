@@ -29,9 +29,8 @@ from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, UsageUpdate, Warned
 from .....supervisors import Retry
-from ...models.allowance import AllowanceRules, Remaining, remaining_in
 from ...models.call import BACKOFF, Emitter, busy, costs_nothing, countable, retried
-from ...models.limiter import Gates, MustWait, too_many
+from ...models.limiter import AllowanceRules, Gates, MustWait, Remaining, remaining_in, too_many
 from ...models.prices.price import Price
 from ...models.request_upper_bound import dearest
 from ...spending.accounts import NOTHING, Amount, Hold, reserve

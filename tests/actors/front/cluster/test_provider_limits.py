@@ -13,8 +13,7 @@ from support.postgres import Postgres
 
 from callboard.actors.front.cluster.membership import ClusterMembership, ClusterOptions
 from callboard.actors.front.cluster.shared_limits import ProviderLimits
-from callboard.actors.work.models.allowance import AllowanceRules
-from callboard.actors.work.models.limiter import Gates, LimiterGate
+from callboard.actors.work.models.limiter import AllowanceRules, Gates, LimiterGate
 from callboard.supervisors import Root
 from callboard.supervisors.cluster import tables, workers
 from callboard.supervisors.cluster.database import connected

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.work.models.allowance import (
+from callboard.actors.work.models.limiter import (
     BURST,
     Allowance,
     AllowanceLevel,

@@ -16,8 +16,16 @@ from support.fake_models import FakeModels, Reply, Request
 from support.gateways import Silent, reaching
 
 import callboard
-from callboard.actors.work.models.allowance import AllowanceLevel, AllowanceRules, Remaining
-from callboard.actors.work.models.limiter import Gates, LimiterGate, Message, MustWait, limiter
+from callboard.actors.work.models.limiter import (
+    AllowanceLevel,
+    AllowanceRules,
+    Gates,
+    LimiterGate,
+    Message,
+    MustWait,
+    Remaining,
+    limiter,
+)
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.settings import ClientSettings, ModelSettings, Settings
 from callboard.supervisors import Ref, Root

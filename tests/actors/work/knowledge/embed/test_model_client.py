@@ -15,8 +15,7 @@ from support.model_events import Ears, Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import WITHIN, ModelClient, Post
-from callboard.actors.work.models.allowance import AllowanceRules
-from callboard.actors.work.models.limiter import Gates
+from callboard.actors.work.models.limiter import AllowanceRules, Gates
 from callboard.actors.work.models.prices.price import Price
 from callboard.actors.work.models.prices.table import FREE
 from callboard.protocol.errors import UpstreamError
