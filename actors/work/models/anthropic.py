@@ -36,12 +36,13 @@ from .codec import (
     base64_of,
     blocks,
     caches,
+    declared,
     file_as_text,
     given,
     media_type_of,
     read,
+    with_valid_ids,
 )
-from .tool_format import declared, with_valid_ids
 
 Json = Any
 

@@ -24,7 +24,7 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec, reasoning, stored_reasoning
-from .tool_format import function_of, with_valid_ids
+from .codec import function_of, with_valid_ids
 
 Json = Any
 

@@ -23,7 +23,7 @@ from ....protocol import chat
 from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from . import codec, reasoning, stored_reasoning
-from .tool_format import declared
+from .codec import declared
 
 Json = Any
 

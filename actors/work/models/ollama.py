@@ -17,7 +17,7 @@ from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ...io.http.sse import MAX_EVENT
 from . import codec, reasoning, stored_reasoning
-from .tool_format import function_of
+from .codec import function_of
 
 Json = Any
 

@@ -25,8 +25,8 @@ from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache
 from . import codec, reasoning, stored_reasoning
+from .codec import function_of, uses_mistral_ids, with_valid_ids
 from .stored_reasoning import OPEN, ThinkTagParser
-from .tool_format import function_of, uses_mistral_ids, with_valid_ids
 
 Json = Any
 

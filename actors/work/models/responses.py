@@ -27,7 +27,7 @@ from ....protocol.decoding import json_decoder
 from ....protocol.errors import ModelError, UpstreamError
 from ....protocol.settings.model import Cache, ReasoningSummary
 from . import codec, openai, reasoning, stored_reasoning
-from .tool_format import declared, with_valid_ids
+from .codec import declared, with_valid_ids
 
 Json = Any
 

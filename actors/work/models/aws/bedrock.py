@@ -40,7 +40,7 @@ from .....protocol.errors import ModelError, UpstreamError
 from .....protocol.settings.model import Cache
 from .. import codec, reasoning, stored_reasoning
 from ..anthropic import offer, unwrapped
-from ..tool_format import declared, with_valid_ids
+from ..codec import declared, with_valid_ids
 
 if TYPE_CHECKING:
     import httpx

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.provider_wires import WIRES, Wire
 
-from callboard.actors.work.models.tool_format import declared
+from callboard.actors.work.models.codec import declared
 from callboard.protocol.chat import ChatRequest, Tool, UserTurn
 
 PAGE = {"type": "string"}

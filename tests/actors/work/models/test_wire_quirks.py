@@ -12,8 +12,7 @@ from support.aws_messages import exception
 from support.codec_bench import ADD, HELLO
 from support.provider_wires import WIRES, Fragment, Wire, sse
 
-from callboard.actors.work.models.codec import StreamOrWhole, check_reply
-from callboard.actors.work.models.tool_format import with_valid_ids
+from callboard.actors.work.models.codec import StreamOrWhole, check_reply, with_valid_ids
 from callboard.protocol.chat import (
     AssistantTurn,
     ChatReply,
