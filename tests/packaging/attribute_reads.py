@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from .arrows import BLOCKS, tree_of
+from .import_graph import BLOCKS, tree_of
 
 ANY = "?"
 """The class of what can't be worked out."""

@@ -57,8 +57,8 @@ def test_a_decider_has_no_clock_no_chance_and_no_world(path: Path) -> None:
 
 
 def test_graphs_workflows_conversations_maps_and_batches_each_have_one() -> None:
-    rooms = {path.parent.name for path in DECIDERS}
-    assert {"graph", "workflow", "batch"} <= rooms
+    packages = {path.parent.name for path in DECIDERS}
+    assert {"graph", "workflow", "batch"} <= packages
     assert (ROOT / "actors" / "engine" / "graph" / "map_decider.py") in DECIDERS
 
 

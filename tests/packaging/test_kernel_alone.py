@@ -1,4 +1,4 @@
-"""The kernel can be used alone: what it knows of the house, what it loads, and what it exports."""
+"""The kernel can be used alone: what it imports, what it loads, and what it exports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.waiting import PATIENCE
 
 from callboard import supervisors
 
-from .arrows import arrows
+from .import_graph import import_graph
 
 LOADED = """
 import sys
@@ -18,10 +18,10 @@ print(*sorted(name for name in sys.modules))
 """
 
 
-def test_the_kernel_imports_protocol_kernel_and_nothing_else_of_the_house() -> None:
+def test_the_kernel_imports_protocol_kernel_and_nothing_else_of_the_package() -> None:
     wrong = [
         f"{name} -> {target}"
-        for name, targets in arrows(for_types=True).items()
+        for name, targets in import_graph(for_types=True).items()
         for target in targets
         if name.split(".")[0] == "supervisors"
         if not (target.split(".")[0] == "supervisors" or target.startswith("protocol.kernel"))
@@ -29,10 +29,10 @@ def test_the_kernel_imports_protocol_kernel_and_nothing_else_of_the_house() -> N
     assert wrong == []
 
 
-def test_what_the_kernel_says_imports_nothing_else_of_protocol() -> None:
+def test_protocol_kernel_imports_nothing_else_of_protocol() -> None:
     wrong = [
         f"{name} -> {target}"
-        for name, targets in arrows(for_types=True).items()
+        for name, targets in import_graph(for_types=True).items()
         for target in targets
         if name.startswith("protocol.kernel") and not target.startswith("protocol.kernel")
     ]

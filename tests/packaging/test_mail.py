@@ -1,4 +1,4 @@
-"""What has happened to an actor comes as a message: in the floors where actors decide, nothing else hands results over.
+"""What has happened to an actor comes as a message: in the layers where actors decide, no other way passes results on.
 
 Ways around the mailbox are found in the code: tasks that are begun outside the tree, and things that wake another task
 (events, channels, parking lots, callbacks on an actor's end, rescheduling). Each that is there is listed below, with
@@ -12,7 +12,7 @@ from collections import Counter
 
 import pytest
 
-from .arrows import ROOT
+from .import_graph import ROOT
 
 AROUND = {
     "start_soon",  # a task without an actor
@@ -61,7 +61,7 @@ ALLOWED = {
     "runs/runtime": "calls wait until a tenant is open; its actor waits until it is to be closed",
     "runs/sessions": "a session gives out turns, and is forgotten when its actor ends",
 }
-"""Modules and rooms of `actors`, and why they may."""
+"""Modules and packages of `actors`, and why they may."""
 
 
 def ways(path: str) -> dict[str, Counter[str]]:
@@ -87,10 +87,10 @@ def test_in_the_kernel_only_what_carries_mail_wakes_tasks() -> None:
     assert allowed - found.keys() == set(), "these need no leave any more"
 
 
-@pytest.mark.parametrize("floor", ["engine", "work", "runs"])
-def test_results_are_handed_over_by_mail_alone(floor: str) -> None:
-    found = {f"{floor}/{module}": taken for module, taken in ways(f"actors/{floor}").items()}
-    allowed = {place for place in ALLOWED if place.startswith(f"{floor}/")}
+@pytest.mark.parametrize("layer", ["engine", "work", "runs"])
+def test_results_are_handed_over_by_mail_alone(layer: str) -> None:
+    found = {f"{layer}/{module}": taken for module, taken in ways(f"actors/{layer}").items()}
+    allowed = {place for place in ALLOWED if place.startswith(f"{layer}/")}
     used = {module: [place for place in allowed if f"{module}/".startswith(f"{place}/")] for module in found}
     assert {module: dict(found[module]) for module, places in used.items() if not places} == {}, (
         "tell a message, or say in ALLOWED why not"

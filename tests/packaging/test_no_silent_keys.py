@@ -26,8 +26,8 @@ from callboard.protocol.workflow import model as workflow
 
 from .attribute_reads import ANY, Probe
 
-HOUSE = Path(__file__).parents[2]
-ROOMS = ("actors", "cli", "supervisors", "protocol")
+ROOT = Path(__file__).parents[2]
+TOP_LEVEL = ("actors", "cli", "supervisors", "protocol")
 AT_NO_RUN = re.compile(
     r"/cli/loki/info\.py$|_checks\.py$|/validate\.py$|/schema\.py$|/library/agents/|/workflow/convert\.py$|/protocol/.*/?read\.py$|/settings/idle\.py$"
 )
@@ -47,7 +47,7 @@ BY_NAME = {
 
 @cache
 def probe() -> Probe:
-    files = [file for room in ROOMS for file in sorted((HOUSE / room).rglob("*.py"))]
+    files = [file for folder in TOP_LEVEL for file in sorted((ROOT / folder).rglob("*.py"))]
     return Probe([file for file in files if not AT_NO_RUN.search(file.as_posix())])
 
 
@@ -89,7 +89,7 @@ def test_every_key_is_read_by_the_program_or_told() -> None:
 
 def test_what_is_asked_for_by_name_is_asked_for() -> None:
     for field, module in BY_NAME.items():
-        assert f'"{field.partition(".")[2]}"' in (HOUSE / module).read_text(encoding="utf-8")
+        assert f'"{field.partition(".")[2]}"' in (ROOT / module).read_text(encoding="utf-8")
 
 
 def test_no_key_that_is_told_is_read() -> None:
@@ -106,12 +106,12 @@ def test_every_setting_is_read_by_the_program_or_told() -> None:
     silent = sorted(key for key in kept - set(WITHOUT_EFFECT) if key not in probe().texts)
     assert silent == []
     assert sorted(set(WITHOUT_EFFECT) - kept) == []
-    asked = {key for file in (HOUSE / "actors", HOUSE / "cli") for key in _asked_of_other(file)}
+    asked = {key for file in (ROOT / "actors", ROOT / "cli") for key in _asked_of_other(file)}
     assert sorted(asked & set(WITHOUT_EFFECT)) == []
 
 
-def _asked_of_other(room: Path) -> set[str]:
-    text = "".join(file.read_text(encoding="utf-8") for file in room.rglob("*.py"))
+def _asked_of_other(folder: Path) -> set[str]:
+    text = "".join(file.read_text(encoding="utf-8") for file in folder.rglob("*.py"))
     return set(re.findall(r"other\.get\(\"(\w+)\"\)", text))
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from .arrows import MODULES, ROOT, arrows, tree_of
+from .import_graph import MODULES, ROOT, import_graph, tree_of
 
 FILES = 790
 """Files of the package at most, without the agents and tools that come with it."""
@@ -106,5 +106,5 @@ def test_figures_of_the_code_only_fall() -> None:
     again = sorted(name for name, count in classes.items() if count > 1 and not name.startswith("_"))
     assert len(PRODUCT) <= FILES
     assert len(again) <= CLASS_NAMES_USED_AGAIN, again
-    groups = cycles(arrows(for_types=True))
+    groups = cycles(import_graph(for_types=True))
     assert len(groups) <= CYCLES, groups

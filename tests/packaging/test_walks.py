@@ -26,7 +26,7 @@ import callboard
 from callboard.protocol.agent import Agent
 from callboard.protocol.events import Event
 
-from .arrows import MODULES, ROOT
+from .import_graph import MODULES, ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
 OURS = {str(path): name for name, path in MODULES.items()}

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support.built_wheel import FLOORS, ROOT, sources
+from support.built_wheel import ROOT, TOP_LEVEL, sources
 
 pytestmark = pytest.mark.full
 
@@ -23,15 +23,15 @@ def wheel(built: Path) -> zipfile.ZipFile:
 def test_it_holds_callboard_alone(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"callboard"}
-    rooms = {name.split("/")[1] for name in wheel.namelist() if name.startswith("callboard/")}
-    assert rooms == {"__init__.py", "__main__.py", "py.typed", "examples", *FLOORS}
+    entries = {name.split("/")[1] for name in wheel.namelist() if name.startswith("callboard/")}
+    assert entries == {"__init__.py", "__main__.py", "py.typed", "examples", *TOP_LEVEL}
     # cli/commands/setup.py is a command, and no build script.
     of_tests_or_builds = r"(^|/)(tests?|conftest\.py)(/|$)|^(callboard/)?setup\.py$"
     assert not [name for name in wheel.namelist() if re.search(of_tests_or_builds, name)]
 
 
 def test_it_holds_every_module_and_every_template(wheel: zipfile.ZipFile) -> None:
-    modules = {path for path in sources() if path.suffix == ".py" and path.parts[0] in FLOORS}
+    modules = {path for path in sources() if path.suffix == ".py" and path.parts[0] in TOP_LEVEL}
     shipped = [("examples", "agents"), ("examples", "demo")]
     templates = {path for path in sources() if path.parts[:2] in shipped}
     wanted = {f"callboard/{path.as_posix()}" for path in modules | templates}
@@ -40,8 +40,8 @@ def test_it_holds_every_module_and_every_template(wheel: zipfile.ZipFile) -> Non
 
 
 def test_it_holds_every_file_of_the_page_and_nothing_else_beside_them(wheel: zipfile.ZipFile) -> None:
-    room = ("actors", "front", "page")
-    files = {path for path in sources() if path.parts[:3] == room and path.suffix in (".html", ".js", ".css", ".svg")}
+    folder = ("actors", "front", "page")
+    files = {path for path in sources() if path.parts[:3] == folder and path.suffix in (".html", ".js", ".css", ".svg")}
     wanted = {f"callboard/{path.as_posix()}" for path in files}
     assert len(wanted) > 20
     held = {name for name in wheel.namelist() if name.startswith("callboard/actors/front/page/")}
@@ -49,10 +49,10 @@ def test_it_holds_every_file_of_the_page_and_nothing_else_beside_them(wheel: zip
 
 
 def test_it_holds_the_prices_of_models_with_the_licence_of_those_who_collect_them(wheel: zipfile.ZipFile) -> None:
-    room = "callboard/actors/work/models/prices"
+    folder = "callboard/actors/work/models/prices"
     names = set(wheel.namelist())
-    assert {f"{room}/table.json", f"{room}/LICENSE"} <= names
-    assert b"Pydantic Services Inc." in wheel.read(f"{room}/LICENSE")
+    assert {f"{folder}/table.json", f"{folder}/LICENSE"} <= names
+    assert b"Pydantic Services Inc." in wheel.read(f"{folder}/LICENSE")
     of_all = [name for name in names if ".dist-info/" in name and name.endswith("prices/LICENSE")]
     assert len(of_all) == 1
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("actors", "cli", "protocol", "supervisors")
+TOP_LEVEL = ("actors", "cli", "protocol", "supervisors")
 
 
 def build(source: Path, built: Path) -> Path:
@@ -27,6 +27,6 @@ def sources() -> list[Path]:
     found = [
         Path(name) for name in ("__init__.py", "__main__.py", "py.typed", "pyproject.toml", "README.md", "LICENSE")
     ]
-    for folder in (*FLOORS, "examples", "tests", "benchmarks"):
+    for folder in (*TOP_LEVEL, "examples", "tests", "benchmarks"):
         found += [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()]
     return [path for path in found if "__pycache__" not in path.parts]

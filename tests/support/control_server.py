@@ -95,12 +95,13 @@ class House:
         return bool(self.call(self.hub.answer, LOCAL, question, value))
 
     def ended(self, run: str) -> RunInfo:
-        """The run, once it is over."""
+        """The run, once it is over and its log is on disk, where `callboard logs` reads it."""
 
         async def wait() -> None:
             with trio.fail_after(PATIENCE):
                 while not self.hub.get(LOCAL, run).over:
                     await trio.sleep(0.005)
+                await self.hub.logs.flush()
 
         self.call(wait)
         return self.get(run)

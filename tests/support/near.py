@@ -5,7 +5,7 @@ arguments take its place. Tests are chosen by file and run in this order:
 
     1. changed test files
     2. test files that import a changed module
-    3. tests/packaging/test_floors.py, the rules on imports
+    3. tests/packaging/test_layers.py, the rules on imports
     4. the folder of tests that mirrors the module's folder
     5. test files that import a module that imports a changed one, and so on; the fewest steps first
 
@@ -95,7 +95,7 @@ def ranks(changed: Iterable[Path]) -> dict[str, int]:
         if distance is not None:
             add(test, 2 if distance == 1 else 4 + distance)
     if modules:
-        add(ROOT / "tests/packaging/test_floors.py", 3)
+        add(ROOT / "tests/packaging/test_layers.py", 3)
     return found
 
 

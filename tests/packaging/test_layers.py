@@ -1,4 +1,4 @@
-"""The arrows of docs/architecture.md: imports only go down, and nothing goes in circles."""
+"""The layers of docs/architecture.md: imports only go down, and there are no cycles."""
 
 from __future__ import annotations
 
@@ -8,12 +8,23 @@ from itertools import pairwise
 
 import pytest
 
-from .arrows import HOUSE, MODULES, ROOT, arrows, between_rooms, circle, floor_of, imported, room_of, tree_of
+from .import_graph import (
+    MODULES,
+    ROOT,
+    TOP_LEVEL,
+    between_packages,
+    cycle,
+    import_graph,
+    imported,
+    layer_of,
+    package_of,
+    tree_of,
+)
 
-FLOORS = {name: height for height, name in enumerate(HOUSE)}
-"""The floors of the house, the lowest first."""
+HEIGHTS = {name: height for height, name in enumerate(TOP_LEVEL)}
+"""Heights of the top-level folders, 0 for the lowest layer."""
 
-FLOORS_OF_ACTORS = {
+HEIGHTS_IN_ACTORS = {
     f"actors.{name}": height for height, name in enumerate(("io", "work", "engine", "views", "runs", "front"))
 }
 
@@ -21,18 +32,18 @@ MOST_LINES = 1_000
 MOST_LINES_OF_A_FUNCTION = 80
 
 
-@pytest.mark.parametrize("floor", FLOORS)
-def test_imports_only_go_down(floor: str) -> None:
+@pytest.mark.parametrize("folder", HEIGHTS)
+def test_imports_only_go_down(folder: str) -> None:
     wrong = [
         f"{name} -> {target}"
-        for name, targets in arrows(for_types=True).items()
+        for name, targets in import_graph(for_types=True).items()
         for target in targets
-        if name.split(".")[0] == floor and FLOORS[target.split(".")[0]] > FLOORS[floor]
+        if name.split(".")[0] == folder and HEIGHTS[target.split(".")[0]] > HEIGHTS[folder]
     ]
     assert wrong == []
 
 
-def test_only_the_top_floor_knows_what_the_package_exports() -> None:
+def test_only_cli_imports_what_the_package_exports() -> None:
     wrong = [
         name
         for name, path in MODULES.items()
@@ -41,30 +52,30 @@ def test_only_the_top_floor_knows_what_the_package_exports() -> None:
     assert wrong == []
 
 
-def test_every_package_of_actors_stands_on_a_floor() -> None:
-    assert {floor_of(name) for name in MODULES if name.startswith("actors.")} <= FLOORS_OF_ACTORS.keys()
+def test_every_package_of_actors_belongs_to_a_layer() -> None:
+    assert {layer_of(name) for name in MODULES if name.startswith("actors.")} <= HEIGHTS_IN_ACTORS.keys()
 
 
-def test_imports_between_the_floors_of_actors_only_go_down() -> None:
+def test_imports_between_the_layers_of_actors_only_go_down() -> None:
     wrong = [
         f"{name} -> {target}"
-        for name, targets in arrows(for_types=True).items()
+        for name, targets in import_graph(for_types=True).items()
         for target in targets
-        if floor_of(name) in FLOORS_OF_ACTORS and floor_of(target) in FLOORS_OF_ACTORS
-        if FLOORS_OF_ACTORS[floor_of(target)] > FLOORS_OF_ACTORS[floor_of(name)]
+        if layer_of(name) in HEIGHTS_IN_ACTORS and layer_of(target) in HEIGHTS_IN_ACTORS
+        if HEIGHTS_IN_ACTORS[layer_of(target)] > HEIGHTS_IN_ACTORS[layer_of(name)]
     ]
     assert wrong == []
 
 
-def test_no_room_imports_itself_by_a_detour_not_even_for_its_types() -> None:
-    rooms = between_rooms(arrows(for_types=True))
-    way = circle(rooms)
-    assert [rooms[one][other] for one, other in pairwise(way)] == []
+def test_no_cycle_of_packages_even_with_imports_for_types() -> None:
+    packages = between_packages(import_graph(for_types=True))
+    found = cycle(packages)
+    assert [packages[one][other] for one, other in pairwise(found)] == []
 
 
-def test_no_module_imports_itself_by_a_detour() -> None:
-    # Of what runs; a package's `__init__` gathers its own rooms, and going through it from inside would be the circle.
-    assert circle(arrows(for_types=False)) == []
+def test_no_cycle_of_modules_at_run_time() -> None:
+    # An `__init__` imports modules of its own package. A module that imported through it would make a cycle.
+    assert cycle(import_graph(for_types=False)) == []
 
 
 NAMED_OTHERWISE = {
@@ -86,7 +97,7 @@ def test_implementations_are_named_after_their_declarations() -> None:
     assert actions - declarations == NAMED_OTHERWISE.keys()
 
 
-def test_declarations_of_commands_import_no_work_at_the_top() -> None:
+def test_declarations_of_commands_import_no_implementation_at_the_top() -> None:
     wrong = [
         f"{name} -> {ast.unparse(node)}"
         for name, path in MODULES.items()
@@ -98,22 +109,22 @@ def test_declarations_of_commands_import_no_work_at_the_top() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("floor", FLOORS_OF_ACTORS)
-def test_the_map_of_the_house_has_every_room_and_no_other(floor: str) -> None:
+@pytest.mark.parametrize("layer", HEIGHTS_IN_ACTORS)
+def test_the_page_lists_every_package_and_no_other(layer: str) -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
-    _, _, rest = page.partition(f"### {floor.removeprefix('actors.')}/\n")
-    section = re.split(r"^(?:#|How a run goes)", rest, maxsplit=1, flags=re.MULTILINE)[0]
-    rooms = {room_of(name) for name in MODULES if floor_of(name) == floor and name != floor}
+    _, _, rest = page.partition(f"### {layer.removeprefix('actors.')}/\n")
+    section = re.split(r"^#", rest, maxsplit=1, flags=re.MULTILINE)[0]
+    packages = {package_of(name) for name in MODULES if layer_of(name) == layer and name != layer}
     named = {name.rstrip("/") for name in re.findall(r"`([\w/]+)`", section)}
-    lacking = {room.removeprefix(f"{floor}.") for room in rooms} - named
+    lacking = {package.removeprefix(f"{layer}.") for package in packages} - named
     assert lacking == set(), "give them a row, or a place in one, in docs/architecture.md"
     heads = {
         name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`([\w/]+)`", row)
     }
-    assert {f"{floor}.{name.rstrip('/').replace('/', '.')}" for name in heads} - MODULES.keys() == set(), "gone"
+    assert {f"{layer}.{name.rstrip('/').replace('/', '.')}" for name in heads} - MODULES.keys() == set(), "gone"
 
 
-def test_the_lowest_floor_knows_neither_trio_nor_files() -> None:
+def test_protocol_imports_neither_trio_nor_files() -> None:
     wrong = []
     for path in (ROOT / "protocol").rglob("*.py"):
         for node in ast.walk(tree_of(path)):
@@ -123,12 +134,12 @@ def test_the_lowest_floor_knows_neither_trio_nor_files() -> None:
     assert wrong == []
 
 
-def test_no_file_has_outgrown_its_room() -> None:
+def test_no_file_is_too_long() -> None:
     lines = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
     assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_is_too_long() -> None:
     lines = [
         (f"{name}.{node.name}", (node.end_lineno or 0) - node.lineno + 1)
         for name, path in MODULES.items()
