@@ -492,6 +492,7 @@ class Loop:
 
     Attributes:
         calls: the calls in flight.
+        is_closed: True once it admits no more calls.
         thread: the identifier of the thread that runs the loop.
         token: trio's for the loop.
     """
@@ -501,15 +502,10 @@ class Loop:
         self.token: trio.lowlevel.TrioToken = trio.lowlevel.current_trio_token()
         self.thread: int = threading.get_ident()
         self._pid = os.getpid()
-        self._closed = False
+        self.is_closed: bool = False
         self._no_calls = trio.Event()
         self._posted: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._woken = False
-
-    @property
-    def is_closed(self) -> bool:
-        """True once it admits no more calls."""
-        return self._closed
 
     def post(self, call: Callable[..., object], *args: object) -> bool:
         """Call this in the loop, after earlier posts. Return False if the loop has ended."""
@@ -581,7 +577,7 @@ class Loop:
 
     async def close(self) -> None:
         """Admit no more calls, and wait until the calls in flight have ended."""
-        self._closed = True
+        self.is_closed = True
         for _ in range(2):
             if self.calls:
                 with trio.move_on_after(END_CALLS_WITHIN, shield=True):  # cancelled or not: they end with the root
@@ -592,7 +588,7 @@ class Loop:
     def forget(self, call: Call[Any]) -> None:
         """Remove a call that has ended. In the loop."""
         self.calls.discard(call)
-        if self._closed and not self.calls:
+        if self.is_closed and not self.calls:
             self._no_calls.set()
 
     def check_open(self) -> None:
@@ -602,7 +598,7 @@ class Loop:
                 f"this root was opened by process {self._pid}, and its event loop is not in the forked process"
                 f" {os.getpid()}: open a root there"
             )
-        if self._closed:
+        if self.is_closed:
             raise ended()
 
 

@@ -42,7 +42,7 @@ from ..work.agent.history import History
 from ..work.context import AgentCall, CallingAgent, RunContext, SeparatePart
 from ..work.journal.actor_journal import scope_of
 from ..work.labels.flow import Flow
-from ..work.labels.labels import Labels, PathLabels
+from ..work.labels.labels import Labels
 from ..work.library import AGENTS
 from ..work.playback import Playback, playback
 from ..work.sandbox.grants import Grants
@@ -56,8 +56,8 @@ from .execution import Answers, Execution
 from .file_checks import check_user
 from .files import Saved, attached, images_in, parts_of
 from .finding import find, named_file
-from .loading import NO_HOOKS, Loader, RunCallbacks, stand_ins
-from .pinned_files import called, called_in, is_made, load_again, note_called
+from .loading import NO_HOOKS, Loader, RunCallbacks, is_made, stand_ins
+from .pinned_files import called, called_in, load_again, note_called
 from .prepared import AgentInput, Prepared, wishes_of
 from .root import Root
 from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent
@@ -223,7 +223,8 @@ def _context(
     settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
     pays = hooks.playback is None or hooks.playback.asks_the_world
-    kept = _stored_answers(hooks, here)
+    process = environ()
+    kept = _stored_answers(hooks, here, process)
     permissions = Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=kept)
     return RunContext(
         gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
@@ -233,7 +234,7 @@ def _context(
         book=root.book if pays else None,
         day=None if root.days is None or not pays else root.days.account(hooks.owner),
         config_dir=root.config_dir,
-        environ=environ(),
+        environ=process,
         vault=root.vault,
         run_agent=children,
         unknown_agent=children.unknown,
@@ -257,7 +258,7 @@ def _context(
         servers=request.servers,
         on_unknown=request.on_unknown,
         elsewhere=None if root.elsewhere is None else partial(root.elsewhere, request),
-        sandbox=_sandbox_of(request, settings, root, here, permissions, kept),
+        sandbox=_sandbox_of(request, settings, root, here, process, permissions, kept),
     )
 
 
@@ -457,11 +458,11 @@ def _absolute(roots: Iterable[str]) -> tuple[Path, ...]:
     return tuple(Path(path).expanduser().absolute() for path in roots)
 
 
-def _stored_answers(hooks: RunCallbacks, here: Path | None) -> StoredAnswers | None:
+def _stored_answers(hooks: RunCallbacks, here: Path | None, process: Mapping[str, str]) -> StoredAnswers | None:
     """Return the user's permanent permissions for the run's directory; None for server callers and for playback."""
     if here is None or hooks.owner != LOCAL.subject or hooks.playback is not None:
         return None
-    return StoredAnswers(here, environ())
+    return StoredAnswers(here, process)
 
 
 def _sandbox_of(
@@ -469,6 +470,7 @@ def _sandbox_of(
     settings: Settings,
     root: Root,
     here: Path | None,
+    process: Mapping[str, str],
     rules: HostRules,
     kept: PermanentGrants | None,
 ) -> Sandbox | None:
@@ -482,7 +484,7 @@ def _sandbox_of(
         said,
         here=here or Path.cwd(),
         config_dir=root.config_dir.absolute(),
-        environ=environ(),
+        environ=process,
         temporary=LazyDirectory(request.id or f"run-{secrets.token_hex(4)}", run_bases),
         grants=Grants(rules, kept),
         roots=_absolute((*settings.tool_roots, *root.roots, *request.roots)),
@@ -539,9 +541,8 @@ def _flow_of(request: RunRequest, hooks: RunCallbacks, context: RunContext) -> F
     if mode == "off":
         return None
     typed = request.prompt if request.typed is None else request.typed
-    paths = PathLabels(context.cwd or Path("/"), context.environ)
     # The prompt of a remote child comes from its parent run and not from the user.
-    made = Flow(mode, paths, "" if request.part is not None else typed)
+    made = Flow(mode, context.cwd or Path("/"), context.environ, "" if request.part is not None else typed)
     if context.sandbox is not None:
         context.sandbox.hears_of_hosts(made.reached)
     # The difference between the prompt and its typed part was read from standard input.
@@ -550,7 +551,7 @@ def _flow_of(request: RunRequest, hooks: RunCallbacks, context: RunContext) -> F
     if request.parts:
         made.add(Labels(untrusted=("an attached file",), private=("an attached file",)))
     if request.attach:
-        made.add(paths.of_any(request.attach, "the attached file"))
+        made.add(made.paths.of_any(request.attach, "the attached file"))
     if hooks.labels is not None:
         hooks.labels.begins(made)
     return made

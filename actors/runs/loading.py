@@ -31,7 +31,7 @@ from ..work.tools.tool import Tool
 from ..work.variables import session_of
 from .file_checks import check_listed
 from .finding import find
-from .target import Loaded, LoopAgent, WorkflowAgent, read
+from .target import GraphAgent, Loaded, LoopAgent, WorkflowAgent, read
 
 if TYPE_CHECKING:
     from ...protocol.journal import InSession
@@ -142,6 +142,13 @@ class NotesLabels(Protocol):
     def begins(self, flow: Flow) -> None:
         """Give a run the labels of the earlier conversation, and observe its own from now on."""
         ...
+
+
+def is_made(loaded: Loaded | None) -> bool:
+    """Return whether a program made the agent, instead of reading it from a file."""
+    if isinstance(loaded, GraphAgent):
+        return loaded.made
+    return isinstance(loaded, LoopAgent) and loaded.directory is None
 
 
 @final

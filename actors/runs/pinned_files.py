@@ -25,7 +25,8 @@ from ...protocol.problems import Problem
 from ...protocol.requests import RunRequest
 from ..work.journal.run_journal import CALLED, CannotGoOn, JournaledRun, RunPast
 from .finding import TargetFile, find
-from .target import GraphAgent, Loaded, LoopAgent, read
+from .loading import is_made
+from .target import Loaded, LoopAgent, read
 
 if TYPE_CHECKING:
     from ..work.tools.registry import ToolRegistry
@@ -42,13 +43,6 @@ def has_file(request: RunRequest, hooks: RunCallbacks) -> bool:
     if isinstance(request.target, Agent) or request.in_role:
         return False
     return not is_made(hooks.loaded)
-
-
-def is_made(loaded: Loaded | None) -> bool:
-    """Return whether a program made the agent, instead of reading it from a file."""
-    if isinstance(loaded, GraphAgent):
-        return loaded.made
-    return isinstance(loaded, LoopAgent) and loaded.directory is None
 
 
 def definition_of(request: RunRequest, hooks: RunCallbacks, root: Root, prepared: Prepared) -> Definition | None:

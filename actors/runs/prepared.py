@@ -24,7 +24,6 @@ from ..engine.conversation.agent import AgentSetup, run_agent
 from ..engine.graph.compat import MODES
 from ..engine.graph.result import GraphResult
 from ..io.imports import imported
-from ..io.tenancy import environ
 from ..work.agent.history import History
 from ..work.agent.tool_families import renamed, user_tools
 from ..work.journal.actor_journal import noted, scope_of
@@ -117,9 +116,9 @@ class Prepared:
             return
         file = agent.graph if isinstance(agent, GraphAgent) else agent.agent
         self._limits, self.place = file.limits, file.place
-        # The environment of this process has no say in an agent that a program made.
+        # The environment has no effect on an agent that a program made.
         made = agent.made if isinstance(agent, GraphAgent) else agent.directory is None
-        own_environ: Mapping[str, str] = {} if made else environ()
+        own_environ: Mapping[str, str] = {} if made else context.environ
         resolved = resolve_variables(
             agent.name, file.variables, variables, own_environ, secrets=context.vault, source=file.source
         )
@@ -134,7 +133,7 @@ class Prepared:
         from ..engine.graph.compile import compile_graph
 
         refuse_spawning(agent.graph)
-        graph = agent.graph if agent.made else overridden(agent.graph, environ())
+        graph = agent.graph if agent.made else overridden(agent.graph, context.environ)
         servers: Mapping[str, WantedServers] = {}
         gone: Mapping[str, str] = {}
         if graph.mcp_servers:
@@ -166,7 +165,7 @@ class Prepared:
         self.model = graph.model or ""
 
     def _prepare_agent(self, agent: LoopAgent, resolved: Values, compat: str | None, context: RunContext) -> None:
-        settled = agent.agent if agent.directory is None else overridden(agent.agent, environ())
+        settled = agent.agent if agent.directory is None else overridden(agent.agent, context.environ)
         found = tools_of_agent(
             context,
             name=agent.name,

@@ -276,10 +276,10 @@ def played(me: Actor) -> float:
     return trio.current_time() if scope is None else scope.run.now / 1000
 
 
-async def noted(me: Actor, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
+def noted(me: Actor, name: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
     """Return the result as `JournalScope.noted` does; in a run that is not durable, execute `work` each time."""
     scope = scope_of(me)
-    return await work() if scope is None else await scope.noted(name, kind, work)
+    return work() if scope is None else scope.noted(name, kind, work)
 
 
 class JournalPlayer:

@@ -12,6 +12,8 @@ journal of a durable run, the file of a session, or the result of a remote child
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ....protocol.chat import AssistantTurn, TextPart, ToolTurn, Turn, UserTurn, parts_of
@@ -48,7 +50,8 @@ class Flow:
 
     Args:
         mode: `warn` emits a warning, `enforce` asks the user.
-        paths: labels of files, for the run's directory.
+        here: the run's directory.
+        environ: environment that locates the user's home and the trust records.
         typed: the words of the user, without text read from files, pipes, and knowledge bases.
 
     Attributes:
@@ -56,15 +59,21 @@ class Flow:
         knows_history: `carried` already covers the conversation that the run continues.
     """
 
-    def __init__(self, mode: Mode, paths: PathLabels, typed: str = "") -> None:
+    def __init__(self, mode: Mode, here: Path, environ: Mapping[str, str], typed: str = "") -> None:
         self.mode = mode
-        self.paths = paths
+        self._here = here
+        self._environ = environ
         self.typed = typed
         self.carried: Labels = NOTHING
         self.knows_history = False
         self._noted_by: list[Callable[[Labels], None]] = []
         self._described: dict[str, str] = {}
         self._warned: dict[str, None] = {}
+
+    @cached_property
+    def paths(self) -> PathLabels:
+        """Labels of files, for the run's directory."""
+        return PathLabels(self._here, self._environ)
 
     def add(self, labels: Labels) -> None:
         """Add labels to the run, and notify the callbacks of `noted_by` if this changes anything."""

@@ -572,9 +572,11 @@ def read(decode: Callable[[bytes | str], T], data: bytes | str) -> T:
     If the first attempt fails, decode a repaired copy. The repair removes nulls, which some servers send for absent
     lists and objects. It also converts token counts that are text or fractions, and drops counts that are not numbers.
     """
-    try:  # the repair costs a second pass in Python: valid answers never pay for it
-        return decode_mended(decode, data)
+    try:  # the repairs cost further passes in Python: valid answers never pay for them
+        return decode(data)
     except UNREADABLE as error:
+        with contextlib.suppress(*UNREADABLE):
+            return decode_mended(decode, data)
         with contextlib.suppress(*UNREADABLE):
             return decode_mended(decode, msgspec.json.encode(_mended(decode_mended(msgspec.json.decode, data))))
         begins = data[:200] if isinstance(data, str) else data[:200].decode("utf-8", errors="replace")
@@ -644,8 +646,6 @@ def with_preface(request: chat.ChatRequest, system: str) -> tuple[object, ...]:
             return tuple(turns)
     return (chat.UserTurn(system), *turns)
 
-
-Json = Any
 
 _COMBINATORS = ("allOf", "anyOf", "oneOf")
 

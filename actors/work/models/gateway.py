@@ -21,11 +21,12 @@ import copy
 import json
 import math
 import random
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import lru_cache, partial
+from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import trio
@@ -38,15 +39,16 @@ from ....protocol.errors import (
     CredentialsError,
     EmptyReply,
     KeyRefused,
+    ModelError,
     Stalled,
     TimedOut,
     UpstreamError,
 )
 from ....protocol.settings import Settings
-from ....supervisors import Retry
+from ....supervisors import Backoff, Retry
 from ...io.imports import imported
 from ...io.vault.vault import NotFetched
-from .call import BACKOFF, Emitter, GatewayCall, OnDelta, OnUsage, countable, retried
+from .call import Emitter, GatewayCall, OnDelta, OnUsage, countable
 from .catalog import ModelCatalog
 from .endpoint_pool import Endpoints
 from .engines import LocalEngines
@@ -62,12 +64,18 @@ if TYPE_CHECKING:
     from .python_model import Model
     from .recorder import Recorder
 
+BACKOFF = Backoff(first=0.5, most=30.0, jitter=1.0)
+"""Backoff with full jitter: a thousand callers that fail together must not retry together."""
+
 REFUSED_FOR = 120.0
 """Seconds of rate-limit refusals, without one answer from the model, after which a try fails.
 
 A request among many waits as long as others are answered. A provider that answers no request at all may have reached a
 quota that it reports as a rate limit. Then `max_attempts` and `fallback` must take effect.
 """
+
+
+T = TypeVar("T")
 
 
 class Gateway(AbstractAsyncContextManager["Gateway"]):
@@ -437,6 +445,48 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
 @lru_cache(maxsize=16)
 def _tries_of(attempts: int) -> Retry:
     return Retry(most=attempts, backoff=BACKOFF)
+
+
+async def retried(
+    once: Callable[[int], Awaitable[T]],
+    retry: Retry,
+    *,
+    on_wait: Callable[[int, float, ModelError], None],
+    rand: Callable[[], float],
+    deadline: float = math.inf,
+) -> T:
+    """Call `once` until it succeeds or the retry policy ends the tries, and return its result.
+
+    All tries run in the caller's task, not in an actor that a supervisor restarts. So cancelling the caller closes its
+    connection at once, and a try costs no task. The kernel's `Retry` decides whether to try again.
+
+    Args:
+        once: makes one try; it receives the number of the try, from 1.
+        on_wait: called with the number of the failed try, the seconds before the next, and the error.
+        rand: source of the jitter, in [0, 1).
+        deadline: time on trio's clock after which no further try starts.
+
+    Raises:
+        ModelError: the error of the last try; its text states the number of tries if there were several.
+    """
+    for attempt in count(1):
+        try:
+            return await once(attempt)
+        except ModelError as error:
+            wait = retry.wait(attempt, error, left=deadline - trio.current_time(), rand=rand)
+            if wait is None:
+                if attempt == 1 or not retry.retryable(error):
+                    raise
+                raise _spent(error, attempt) from error
+            on_wait(attempt, wait, error)
+            await trio.sleep(wait)
+    raise AssertionError("count() has no end")
+
+
+def _spent(error: ModelError, attempts: int) -> ModelError:
+    counted = type(error)(f"{error}, after {attempts} tries")
+    counted.__dict__.update(error.__dict__)
+    return counted
 
 
 def dry_reply(request: ChatRequest, model: str) -> ChatReply:

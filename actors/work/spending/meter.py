@@ -47,6 +47,7 @@ class Meter:
 
     Attributes:
         owner: subject that owns the run.
+        keeps_book: True if the usage is stored by day.
         account: account of the run; that of the day if the run has no limits; None if nothing is limited.
     """
 
@@ -65,15 +66,11 @@ class Meter:
             self.account = Account("the run", limits, day, key=by_flag, allow_unpriced=allow_unpriced)
         self.owner = owner
         self._book = book
+        self.keeps_book: bool = book is not None
         self.turns: int = 0
         self.tool_calls: int = 0
         self.models: dict[str, Usage] = {}
         self.nodes: dict[str, Usage] = {}
-
-    @property
-    def keeps_book(self) -> bool:
-        """True if the usage is stored by day."""
-        return self._book is not None
 
     def add(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None, agent: str = "") -> UsageUpdate:
         """Count one reply to an agent. Return the totals of its model."""

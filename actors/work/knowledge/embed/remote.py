@@ -29,7 +29,8 @@ from .....protocol.chat import TokenUsage
 from .....protocol.errors import CallboardError, ModelError, UpstreamError
 from .....protocol.events import LlmEmbedding, LlmRerank, LlmRetry, LlmWaiting, UsageUpdate, Warned
 from .....supervisors import Retry
-from ...models.call import BACKOFF, Emitter, busy, costs_nothing, countable, retried
+from ...models.call import Emitter, busy, costs_nothing, countable
+from ...models.gateway import BACKOFF, retried
 from ...models.limiter import AllowanceRules, Gates, MustWait, Remaining, remaining_in, too_many
 from ...models.prices.price import Price
 from ...models.request_upper_bound import dearest

@@ -90,7 +90,7 @@ async def test_a_turn_without_labels_makes_those_of_its_session_unknown(lab: Flo
 
 
 async def test_a_host_that_a_process_reaches_makes_the_run_untrusted(lab: FlowLab) -> None:
-    flow = Flow("enforce", PathLabels(lab.repository.root, {"HOME": str(lab.repository.home)}))
+    flow = Flow("enforce", lab.repository.root, {"HOME": str(lab.repository.home)})
 
     class AllowsPypi:
         def of_host(self, host: str, port: int) -> tuple[str, str] | None:
@@ -207,7 +207,7 @@ async def test_a_question_names_the_ways_and_the_user_decides(lab: FlowLab) -> N
 
 
 async def test_labels_are_noted_when_they_grow_and_only_then(lab: FlowLab) -> None:
-    flow = Flow("enforce", PathLabels(lab.repository.root, {}))
+    flow = Flow("enforce", lab.repository.root, {})
     noted: list[Labels] = []
     flow.noted_by(noted.append)
     for labels in (Labels(untrusted=("a",)), Labels(untrusted=("a",)), Labels(private=("b",))):
