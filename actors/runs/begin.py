@@ -37,7 +37,6 @@ from ..engine.graph.result import reworded, run_error
 from ..io.directories import state_dir
 from ..io.imports import imported
 from ..io.temporary import LazyDirectory, run_bases
-from ..io.tenancy import environ
 from ..work.agent.history import History
 from ..work.context import AgentCall, CallingAgent, RunContext, SeparatePart
 from ..work.journal.actor_journal import scope_of
@@ -156,7 +155,7 @@ def _begin(request: RunRequest, hooks: RunCallbacks, root: Root) -> Execution:
     _check_input(request, agent, hooks.settings or root.settings)
     prepared = Prepared(agent, request.variables, request.compat, context)
     id = _id_of(request, root)
-    context.make_results = partial(_results, hooks.results, id)
+    context.make_results = partial(_results, hooks.results, id, root.environ)
     context.recorder = None if hooks.recorder is None else hooks.recorder(id)
     workspace = context.workspace = _workspace_of(request, context, agent)
     if workspace is not None and workspace.servers and isinstance(agent, LoopAgent) and not in_role:
@@ -223,8 +222,7 @@ def _context(
     settings = hooks.settings or root.settings
     rules = root.registry.permissions(settings.permissions) if settings.permissions else {}
     pays = hooks.playback is None or hooks.playback.asks_the_world
-    process = environ()
-    kept = _stored_answers(hooks, here, process)
+    kept = _stored_answers(hooks, here, root.environ)
     permissions = Permissions(rules, allowed=allow, yes=request.yes, here=here, kept=kept)
     return RunContext(
         gateway=root.gateway if settings is root.settings else root.gateway.under(settings),
@@ -234,7 +232,7 @@ def _context(
         book=root.book if pays else None,
         day=None if root.days is None or not pays else root.days.account(hooks.owner),
         config_dir=root.config_dir,
-        environ=process,
+        environ=root.environ,
         vault=root.vault,
         run_agent=children,
         unknown_agent=children.unknown,
@@ -258,14 +256,14 @@ def _context(
         servers=request.servers,
         on_unknown=request.on_unknown,
         elsewhere=None if root.elsewhere is None else partial(root.elsewhere, request),
-        sandbox=_sandbox_of(request, settings, root, here, process, permissions, kept),
+        sandbox=_sandbox_of(request, settings, root, here, permissions, kept),
     )
 
 
-def _results(of_session: Path | None, id: str) -> StoredResults:
+def _results(of_session: Path | None, id: str, environ: Mapping[str, str]) -> StoredResults:
     if of_session is not None:
         return StoredResults(of_session, temporary=False)
-    return StoredResults(state_dir(environ()) / "results" / id, temporary=True)
+    return StoredResults(state_dir(environ) / "results" / id, temporary=True)
 
 
 def _directory(cwd: str | None) -> Path | None:
@@ -458,11 +456,11 @@ def _absolute(roots: Iterable[str]) -> tuple[Path, ...]:
     return tuple(Path(path).expanduser().absolute() for path in roots)
 
 
-def _stored_answers(hooks: RunCallbacks, here: Path | None, process: Mapping[str, str]) -> StoredAnswers | None:
+def _stored_answers(hooks: RunCallbacks, here: Path | None, environ: Mapping[str, str]) -> StoredAnswers | None:
     """Return the user's permanent permissions for the run's directory; None for server callers and for playback."""
     if here is None or hooks.owner != LOCAL.subject or hooks.playback is not None:
         return None
-    return StoredAnswers(here, process)
+    return StoredAnswers(here, environ)
 
 
 def _sandbox_of(
@@ -470,7 +468,6 @@ def _sandbox_of(
     settings: Settings,
     root: Root,
     here: Path | None,
-    process: Mapping[str, str],
     rules: HostRules,
     kept: PermanentGrants | None,
 ) -> Sandbox | None:
@@ -484,7 +481,7 @@ def _sandbox_of(
         said,
         here=here or Path.cwd(),
         config_dir=root.config_dir.absolute(),
-        environ=process,
+        environ=root.environ,
         temporary=LazyDirectory(request.id or f"run-{secrets.token_hex(4)}", run_bases),
         grants=Grants(rules, kept),
         roots=_absolute((*settings.tool_roots, *root.roots, *request.roots)),

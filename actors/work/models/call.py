@@ -33,9 +33,9 @@ from ....protocol.chat import (
 from ....protocol.errors import CallboardError, UpstreamError
 from ...io.secret_redaction import Streamed, anything_handed_out, hidden, hide_in
 from ..spending.accounts import NOTHING, Account, Amount, Hold
+from .catalog import ModelTarget, PreparedReplies
 from .codec import check_reply, is_text
 from .limiter import MustWait, Remaining, remaining_in
-from .target import ModelTarget, PreparedReplies
 
 if TYPE_CHECKING:
     from .client import Endpoint
@@ -187,7 +187,8 @@ class GatewayCall:
     def _begins(self, attempt: int) -> None:
         self._began = trio.current_time()
         self._asked = self._out = True
-        self._hides = anything_handed_out()  # redaction delays deltas, so skip it while the vault has issued no secret
+        # Redaction delays deltas, so skip it without a listener, and while the vault has issued no secret.
+        self._hides = (self.stream or self.on_delta is not None) and anything_handed_out()
         self._replying = False
         self._said = 0
         request = self.request

@@ -30,8 +30,8 @@ from ...io.http.headers import message_in, retry_after
 from ...io.http.http1 import unpacked, unpacker_of
 from ...io.http.transport import Exchange, TrioTransport
 from ...io.secret_redaction import PUT, Redactor
+from .catalog import ModelTarget
 from .codec import Sign, StreamOrWhole
-from .target import ModelTarget
 
 log = logging.getLogger("callboard.models")
 

@@ -32,8 +32,8 @@ from ....protocol.chat import ChatReply, ChatRequest
 from ....protocol.errors import AccountEmpty, CallboardError, ModelError, ReplyFiltered, Unsupported, UpstreamError
 from ...io.secret_redaction import hidden_head
 from .call import Busy, GatewayCall
+from .catalog import ModelTarget
 from .limiter import LimiterGate, MustWait, too_many
-from .target import ModelTarget
 
 if TYPE_CHECKING:
     from ....protocol.settings import Settings

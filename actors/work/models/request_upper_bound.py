@@ -23,8 +23,8 @@ from .codec import is_text
 
 if TYPE_CHECKING:
     from ....protocol.chat import ChatRequest
+    from .catalog import ModelTarget
     from .prices.table import Tariff
-    from .target import ModelTarget
 
 ASSUMED = 16_384
 """Assumed output tokens if neither the request nor the settings have a limit."""

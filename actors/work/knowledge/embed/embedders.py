@@ -24,13 +24,12 @@ from .....supervisors.root import Root
 from ...models import weights
 from ...models.azure import azure
 from ...models.call import Emitter
-from ...models.catalog import ModelCatalog
+from ...models.catalog import ModelAccess, ModelCatalog, TokenBearer
 from ...models.codec import bearer
-from ...models.endpoint_pool import Endpoints
 from ...models.engines import EMBEDDED_TOKENS, LocalEngines, require_engine
+from ...models.gateway import Endpoints
 from ...models.limiter import AllowanceRules, Gates
 from ...models.providers import organization
-from ...models.target import ModelAccess, TokenBearer
 from . import local
 from .cache import Cached, EmbeddingCache
 from .codecs import BY_TYPE, COMPATIBLE, EmbeddingCodec, of_azure, of_bedrock, of_vertex, sized

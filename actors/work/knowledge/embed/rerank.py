@@ -19,8 +19,8 @@ from .....protocol.decoding import json_decoder
 from .....protocol.errors import ModelError, Unsupported
 from .....protocol.events import LlmRerank
 from ...models.call import Emitter
+from ...models.catalog import ModelAccess
 from ...models.codec import read
-from ...models.target import ModelAccess
 from .codecs import invoke
 from .embedder import Embedder
 from .remote import BYTES_PER_TOKEN, ModelClient, Post, batches, shortened

@@ -10,8 +10,8 @@ import trio.testing
 from support.fake_models import FakeModels
 from support.gateways import Silent, reaching
 
-from callboard.actors.work.models import endpoint_pool
-from callboard.actors.work.models.endpoint_pool import Endpoints
+from callboard.actors.work.models import gateway
+from callboard.actors.work.models.gateway import Endpoints
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.settings import ClientSettings, Settings
 
@@ -23,7 +23,7 @@ def at(number: int) -> tuple[str, str, float]:
 async def test_connections_to_base_urls_that_are_used_no_more_are_closed(
     serve: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint_pool, "MOST_IDLE", 2)
+    monkeypatch.setattr(gateway, "MOST_IDLE", 2)
     reply = b'{"choices": [{"message": {"content": "hi"}}]}'
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(reply)
     closed: list[int] = []
@@ -59,20 +59,20 @@ async def test_as_many_endpoints_are_kept_as_are_used_and_a_few_idle_ones() -> N
     with some.lease(*at(1)) as first:
         for number in range(2, 1000):
             with some.lease(*at(number)):
-                assert len(some) <= 2 + endpoint_pool.MOST_IDLE
+                assert len(some) <= 2 + gateway.MOST_IDLE
         with some.lease(*at(1)) as again:
             assert again is first
-    assert len(some) == endpoint_pool.MOST_IDLE
+    assert len(some) == gateway.MOST_IDLE
 
 
 async def test_an_endpoint_that_is_idle_for_long_is_let_go(mock_clock: trio.testing.MockClock) -> None:
     some = Endpoints({})
     with some.lease(*at(1)) as first:
         pass
-    mock_clock.jump(endpoint_pool.IDLE - 1)
+    mock_clock.jump(gateway.IDLE - 1)
     with some.lease(*at(1)) as again:
         assert again is first
-    mock_clock.jump(endpoint_pool.IDLE)
+    mock_clock.jump(gateway.IDLE)
     with some.lease(*at(2)):
         pass
     assert len(some) == 1
@@ -81,7 +81,7 @@ async def test_an_endpoint_that_is_idle_for_long_is_let_go(mock_clock: trio.test
 async def test_an_endpoint_is_not_closed_under_a_request(
     fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint_pool, "MOST_IDLE", 0)
+    monkeypatch.setattr(gateway, "MOST_IDLE", 0)
     some = Endpoints({})
     key = fake_model.openai_base, "-", 10.0
     fake_model.script("one", "two")

@@ -386,7 +386,7 @@ async def test_models_that_cannot_take_a_request_are_left_out_for_it(fake_model:
 async def test_if_none_can_that_is_the_error_or_as_with_one_model(fake_model: FakeModels) -> None:
     blind = [ModelSettings(name=name, supports_vision=False, supports_function_calling=False) for name in "ab"]
     async with models(fake_model, one=blind[0], two=blind[1]) as gateway:
-        with pytest.raises(Unsupported, match=says("work.models.target.ModelTarget.complete", id="one:a")):
+        with pytest.raises(Unsupported, match=says("work.models.catalog.ModelTarget.complete", id="one:a")):
             await gateway.chat(
                 Recorder(), msgspec.structs.replace(HELLO, messages=(UserTurn((ImagePart(url="http://x/y.png"),)),))
             )

@@ -11,9 +11,8 @@ import trio.testing
 from support.fake_models import FakeModels, Reply
 from support.gateways import Silent, reaching
 
-from callboard.actors.work.models.catalog import ModelCatalog
+from callboard.actors.work.models.catalog import ModelCatalog, ModelTarget
 from callboard.actors.work.models.request_upper_bound import ASSUMED, bound, most_input
-from callboard.actors.work.models.target import ModelTarget
 from callboard.actors.work.spending.accounts import Account, Amount
 from callboard.protocol.chat import ChatRequest, UserTurn
 from callboard.protocol.requests import Limits

@@ -20,7 +20,7 @@ def test_an_image_is_refused_where_the_settings_say_that_a_model_takes_none() ->
         if sees:
             assert target.complete(request, Settings()) == msgspec.structs.replace(request, model="openai:m")
         else:
-            with pytest.raises(Unsupported, match=says("work.models.target.ModelTarget.complete", id="openai:m")):
+            with pytest.raises(Unsupported, match=says("work.models.catalog.ModelTarget.complete", id="openai:m")):
                 target.complete(request, Settings())
 
 
