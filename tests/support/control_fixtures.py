@@ -15,6 +15,7 @@ from support.agent_runs import Stage
 from support.control_frames import Frames, held_against_the_schema
 from support.control_hub import ASKS, Client, Served, hub_of
 from support.fake_models import FakeModels
+from support.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +49,13 @@ async def hub(root: callboard.Root, tmp_path: Path) -> AsyncIterator[Hub]:
 
 @pytest.fixture
 async def served(root: callboard.Root, hub: Hub, nursery: trio.Nursery) -> Served:
-    """A websocket server on that hub."""
-    served = Served(root, hub, WebSocketOptions(max_frame=64 * 1024))
+    """A websocket server on that hub.
+
+    It waits as long as the tests do: on a loaded machine, twenty handshakes and pongs in one event loop take longer
+    than the server waits otherwise, and trio-websocket does not notice that a server hangs up during a handshake.
+    """
+    patient = WebSocketOptions(max_frame=64 * 1024, handshake_within=PATIENCE, pong_within=PATIENCE)
+    served = Served(root, hub, patient)
     await nursery.start(served.serve)
     return served
 
