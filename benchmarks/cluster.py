@@ -93,12 +93,12 @@ class Submits:
 
     def __init__(self, db: Any, house: House) -> None:
         self._db = db
-        self._house = house
+        self.agent_with_all_files = house
         self._number = 0
 
     def play(self, name: str, runs: int, look: float = 0.02) -> float:
         """Seconds for so many runs."""
-        data, target = pack(self._house.config / "agents" / name, self._house.config)
+        data, target = pack(self.agent_with_all_files.config / "agents" / name, self.agent_with_all_files.config)
         queries.put_blob(self._db, hash_of(data), data)
         begun = time.monotonic()
         mine = []

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.answering_person import Person
 from support.fake_models import Reply, Request
 from support.mcp_entries import _own_cache, mcp_json, scripted, starts  # noqa: F401 - a fixture
@@ -137,19 +137,23 @@ def decided(kinds: Counter[str]) -> dict[str, int]:
     return {kind: count for kind, count in kinds.items() if kind not in HOUSEKEEPING}
 
 
-async def test_every_result_letter_question_and_answer_of_a_run_is_one_message_in_a_mailbox(stage: Stage) -> None:
-    mcp_json(stage.config_dir, srv=scripted())
-    stage.agent(GRAPH, name="steps", split="echo {}")
+async def test_every_result_letter_question_and_answer_of_a_run_is_one_message_in_a_mailbox(
+    agent_runner: AgentRunner,
+) -> None:
+    mcp_json(agent_runner.config_dir, srv=scripted())
+    agent_runner.agent(GRAPH, name="steps", split="echo {}")
     for name, config in {"boss": BOSS, "pal": PAL, "clerk": CLERK}.items():
-        stage.plain(f"instructions: I am the {name}\nauto_continue: false\ncan_ask_user: false\n{config}", name=name)
-    stage.models.answer_with(answer)
-    root = stage.root.kernel
+        agent_runner.plain(
+            f"instructions: I am the {name}\nauto_continue: false\ncan_ask_user: false\n{config}", name=name
+        )
+    agent_runner.models.answer_with(answer)
+    root = agent_runner.root.kernel
     census = Census(root)
-    with census.taken(), root.questions.attach(Person(stage.root, lambda _: "Bo")):
-        outcome = await stage.run("go", target="boss")
+    with census.taken(), root.questions.attach(Person(agent_runner.root, lambda _: "Bo")):
+        outcome = await agent_runner.run("go", target="boss")
     assert set(outcome.output.split("; ")) == {"hello", "left of Bo, right of Bo, 3", "sent"}
-    assert starts(stage.config_dir, "srv") == 1
-    requests = [request for request in stage.models.requests if "I am the boss" in request.system]
+    assert starts(agent_runner.config_dir, "srv") == 1
+    requests = [request for request in agent_runner.models.requests if "I am the boss" in request.system]
     replies, calls = len(requests), len(requests[-1].results)
 
     told = {path: Counter(kinds[1:]) for path, kinds in census.told.items()}  # the first is the request, no message
@@ -172,7 +176,9 @@ async def test_every_result_letter_question_and_answer_of_a_run_is_one_message_i
     by_call = {path: count for path, count in census.received.items() if path.startswith("/run/boss/agent__")}
     assert sum(by_call.values()) == calls, "each call that the decider answers is told its result"
     other = {"/": 1, f"{STEPS}/what": 1}  # the question and its answer
-    other["/limiters/1-fake:model"] = 2 * len(stage.models.requests)  # that it goes out, and that it was answered
+    other["/limiters/1-fake:model"] = 2 * len(
+        agent_runner.models.requests
+    )  # that it goes out, and that it was answered
     told["/run/boss"]["Admitted"] = 1  # the very first request has asked whether it may
     assert census.received == {path: kinds.total() for path, kinds in told.items()} | by_call | other
     assert census.sent[f"{STEPS}/what"] == 1

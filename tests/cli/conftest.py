@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 import trio
-from support.control_server import House, open_house
+from support.control_server import ControlServer, open_control_server
 from support.fake_models import FakeModels, listening
 from support.screen import Screen
 
@@ -118,14 +118,14 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeMode
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    """A server that the commands find; see `House`."""
+def control_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlServer]:
+    """A server that the commands find; see `ControlServer`."""
     for name in ("CALLBOARD_URL", "CALLBOARD_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with open_house(tmp_path) as house:
-        monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(house.config_dir))
-        yield house
+    with open_control_server(tmp_path) as control_server:
+        monkeypatch.setenv("CALLBOARD_CONFIG_DIR", str(control_server.config_dir))
+        yield control_server
 
 
 @pytest.fixture

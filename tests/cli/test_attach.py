@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
-from support.control_server import House
+from support.control_server import ControlServer
 from support.fake_models import Reply
 from support.waiting import PATIENCE
 
@@ -38,18 +38,18 @@ nodes:
 
 
 @contextmanager
-def once_attached(house: House, act: Callable[[], object]) -> Iterator[None]:
+def once_attached(control_server: ControlServer, act: Callable[[], object]) -> Iterator[None]:
     """Do something in a thread as soon as a client is there; whatever goes wrong in it fails the test."""
     failed: list[BaseException] = []
 
     async def connected() -> None:
         with trio.fail_after(PATIENCE):
-            while not house.connections:
+            while not control_server.connections:
                 await trio.sleep(0.005)
 
     def play() -> None:
         try:
-            house.call(connected)
+            control_server.call(connected)
             act()
         except BaseException as error:  # noqa: BLE001 - told by the test
             failed.append(error)
@@ -61,10 +61,10 @@ def once_attached(house: House, act: Callable[[], object]) -> Iterator[None]:
     assert not failed, failed
 
 
-def test_a_run_that_is_over_is_told_and_its_result_printed(callboard: Callboard, house: House) -> None:
-    house.agent("talk", TALK)
-    house.models.script("hello")
-    run = house.ended(house.start("talk").run).run
+def test_a_run_that_is_over_is_told_and_its_result_printed(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("talk", TALK)
+    control_server.models.script("hello")
+    run = control_server.ended(control_server.start("talk").run).run
     code, out, err = callboard("attach", run)
     assert (code, out) == (0, "hello\n")
     assert "graph: talk (start: say)" in err
@@ -72,31 +72,31 @@ def test_a_run_that_is_over_is_told_and_its_result_printed(callboard: Callboard,
     assert callboard("attach", run.removeprefix("run-")[:6], "-q") == (0, "hello\n", "")
 
 
-def test_a_run_under_way_is_followed_to_its_end(callboard: Callboard, house: House) -> None:
-    house.agent("gate", GATE)
-    run = house.start("gate", "Go").run
-    question = house.asked(run)
-    with once_attached(house, lambda: house.answer(question, "yes")):
+def test_a_run_under_way_is_followed_to_its_end(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("gate", GATE)
+    run = control_server.start("gate", "Go").run
+    question = control_server.asked(run)
+    with once_attached(control_server, lambda: control_server.answer(question, "yes")):
         code, out, err = callboard("attach", run)
     assert (code, out) == (0, "said yes\n")
     assert "gate asks: Go?" in err
     assert "answered by local: yes" in err
 
 
-def test_the_exit_code_and_the_error_are_those_of_the_run(callboard: Callboard, house: House) -> None:
-    house.agent("talk", TALK)
-    house.models.script(Reply(status=401, error="no such key"))
-    run = house.ended(house.start("talk").run)
+def test_the_exit_code_and_the_error_are_those_of_the_run(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("talk", TALK)
+    control_server.models.script(Reply(status=401, error="no such key"))
+    run = control_server.ended(control_server.start("talk").run)
     code, out, err = callboard("attach", run.run)
     assert (code, out) == (run.exit_code, "")
     assert code == 3
     assert err.splitlines()[-1].startswith("callboard: at node 'say': ")
 
 
-def test_json_is_the_outcome_as_run_prints_it(callboard: Callboard, house: House) -> None:
-    house.agent("talk", TALK)
-    house.models.script("hello")
-    run = house.ended(house.start("talk").run).run
+def test_json_is_the_outcome_as_run_prints_it(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("talk", TALK)
+    control_server.models.script("hello")
+    run = control_server.ended(control_server.start("talk").run).run
     code, out, _err = callboard("attach", run, "-o", "json", "-q")
     outcome = json.loads(out)
     assert code == 0
@@ -104,37 +104,37 @@ def test_json_is_the_outcome_as_run_prints_it(callboard: Callboard, house: House
     assert outcome["output"] == "hello"
 
 
-def test_stream_json_is_every_event_as_it_was_logged(callboard: Callboard, house: House) -> None:
-    house.agent("talk", TALK)
-    house.models.script("hello")
-    run = house.ended(house.start("talk").run).run
+def test_stream_json_is_every_event_as_it_was_logged(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("talk", TALK)
+    control_server.models.script("hello")
+    run = control_server.ended(control_server.start("talk").run).run
     code, out, err = callboard("attach", run, "-o", "stream-json", "-q")
     assert (code, err) == (0, "")
-    logged = house.call(house.hub.events, LOCAL, run, 0, 1000)
+    logged = control_server.call(control_server.hub.events, LOCAL, run, 0, 1000)
     assert out.splitlines() == [event.data.decode() for event in logged]
 
 
-def test_a_run_that_somebody_cancels_ends_with_130(callboard: Callboard, house: House) -> None:
-    house.agent("gate", GATE)
-    run = house.start("gate", "Go").run
-    house.asked(run)
-    with once_attached(house, lambda: house.call(house.hub.cancel, LOCAL, run)):
+def test_a_run_that_somebody_cancels_ends_with_130(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("gate", GATE)
+    run = control_server.start("gate", "Go").run
+    control_server.asked(run)
+    with once_attached(control_server, lambda: control_server.call(control_server.hub.cancel, LOCAL, run)):
         code, out, err = callboard("attach", run)
     assert (code, out) == (130, "")
     assert err.splitlines()[-1] == f"callboard: {run} was cancelled"
 
 
-def test_a_run_that_is_not_there_is_told_as_json_too(callboard: Callboard, house: House) -> None:
+def test_a_run_that_is_not_there_is_told_as_json_too(callboard: Callboard, control_server: ControlServer) -> None:
     code, out, err = callboard("attach", "run-zz", "-o", "json")
     assert (code, json.loads(out)["error"]["code"]) == (2, "not_found")
     assert "run-zz" in err
 
 
-def test_hostile_text_reaches_the_terminal_as_what_it_is(callboard: Callboard, house: House) -> None:
-    house.agent("gate", GATE)
-    run = house.start("gate", "\x1b]0;pwned\x07\x9b2J\u202etext").run
-    question = house.asked(run)
-    with once_attached(house, lambda: house.answer(question, "yes")):
+def test_hostile_text_reaches_the_terminal_as_what_it_is(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("gate", GATE)
+    run = control_server.start("gate", "\x1b]0;pwned\x07\x9b2J\u202etext").run
+    question = control_server.asked(run)
+    with once_attached(control_server, lambda: control_server.answer(question, "yes")):
         _code, _out, err = callboard("attach", run)
     assert "\\x1b]0;pwned\\x07\\x9b2J\\u202etext" in err
     assert not set(err) & {"\x1b", "\x07", "\x9b", "\u202e"}

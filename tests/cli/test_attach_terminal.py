@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.control_server import House
+from support.control_server import ControlServer
 from support.fake_models import FakeModels, Reply
 from support.screen import Screen
 from support.starter import CALLBOARD
@@ -86,19 +86,21 @@ async def until_told(stream: trio.abc.ReceiveStream | None, pattern: str) -> str
     return text
 
 
-async def begun(house: House, prompt: str = "Go") -> tuple[str, str]:
-    """A run that has asked: its id, and the question's. Called in a thread: the house has one of its own."""
+async def begun(control_server: ControlServer, prompt: str = "Go") -> tuple[str, str]:
+    """A run that has asked: its id, and the question's. Called in a thread: the server has one of its own."""
 
     def begin() -> tuple[str, str]:
-        house.agent("gate", GATE)
-        run = house.start("gate", prompt).run
-        return run, house.asked(run)
+        control_server.agent("gate", GATE)
+        run = control_server.start("gate", prompt).run
+        return run, control_server.asked(run)
 
     return await trio.to_thread.run_sync(begin)
 
 
-async def test_a_person_answers_at_the_terminal(house: House, screen: Screen, nursery: trio.Nursery) -> None:
-    run, _ = await begun(house)
+async def test_a_person_answers_at_the_terminal(
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
+) -> None:
+    run, _ = await begun(control_server)
     before = screen.modes()
     process = await started(nursery, "attach", run, screen=screen)
     await screen.shows(r"gate \(approval\) start[\s\S]*\? gate asks\s+Go\?[\s\S]*then enter")
@@ -111,9 +113,9 @@ async def test_a_person_answers_at_the_terminal(house: House, screen: Screen, nu
 
 
 async def test_of_two_attached_terminals_one_answers_and_the_other_is_told(
-    house: House, screen: Screen, second: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, second: Screen, nursery: trio.Nursery
 ) -> None:
-    run, _ = await begun(house)
+    run, _ = await begun(control_server)
     processes = [await started(nursery, "attach", run, screen=each) for each in (screen, second)]
     for each in (screen, second):
         await each.shows(r"\? gate asks\s+Go\?[\s\S]*then enter")
@@ -129,9 +131,9 @@ async def test_of_two_attached_terminals_one_answers_and_the_other_is_told(
 
 @pytest.mark.parametrize("how", ["key", "signal"])
 async def test_ctrl_c_detaches_and_the_run_goes_on(
-    house: House, screen: Screen, nursery: trio.Nursery, how: str
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery, how: str
 ) -> None:
-    run, question = await begun(house)
+    run, question = await begun(control_server)
     before = screen.modes()
     process = await started(nursery, "attach", run, screen=screen)
     await screen.shows(r"then enter")
@@ -144,17 +146,17 @@ async def test_ctrl_c_detaches_and_the_run_goes_on(
     assert screen.modes() == before
 
     def check() -> None:
-        assert house.get(run).status == "waiting"
-        assert house.answer(question, "yes")
-        assert house.ended(run).status == "done"
+        assert control_server.get(run).status == "waiting"
+        assert control_server.answer(question, "yes")
+        assert control_server.ended(run).status == "done"
 
     await trio.to_thread.run_sync(check)
 
 
 async def test_without_a_person_it_says_how_to_answer_and_a_signal_says_as_json_that_it_is_detached(
-    house: House, nursery: trio.Nursery
+    control_server: ControlServer, nursery: trio.Nursery
 ) -> None:
-    run, question = await begun(house)
+    run, question = await begun(control_server)
     process = await started(nursery, "attach", run, "-o", "json")
     await until_told(process.stderr, rf"to answer it: callboard answer {question} TEXT")
     process.send_signal(signal.SIGTERM)
@@ -163,53 +165,55 @@ async def test_without_a_person_it_says_how_to_answer_and_a_signal_says_as_json_
 
 
 async def test_a_reader_that_leaves_ends_the_looking_quietly_and_not_the_run(
-    house: House, nursery: trio.Nursery
+    control_server: ControlServer, nursery: trio.Nursery
 ) -> None:
-    run, question = await begun(house)
+    run, question = await begun(control_server)
     process = await started(nursery, "attach", run, "-o", "stream-json", "-q")
     await until_told(process.stdout, "question.asked")
     assert process.stdout is not None
     await process.stdout.aclose()
-    await trio.to_thread.run_sync(house.answer, question, "yes")
+    await trio.to_thread.run_sync(control_server.answer, question, "yes")
     assert await everything(process.stderr) == b""
     assert await process.wait() == 141
-    assert (await trio.to_thread.run_sync(house.ended, run)).status == "done"
+    assert (await trio.to_thread.run_sync(control_server.ended, run)).status == "done"
 
 
 async def test_a_connection_that_is_cut_costs_no_event_and_nothing_comes_twice(
-    house: House, nursery: trio.Nursery
+    control_server: ControlServer, nursery: trio.Nursery
 ) -> None:
-    run, question = await begun(house)
+    run, question = await begun(control_server)
     process = await started(nursery, "attach", run, "-o", "stream-json")
     out = await until_told(process.stdout, "question.asked.*\n")
-    await trio.to_thread.run_sync(house.drop)
-    await trio.to_thread.run_sync(house.answer, question, "no")
+    await trio.to_thread.run_sync(control_server.drop)
+    await trio.to_thread.run_sync(control_server.answer, question, "no")
     events = [json.loads(line) for line in (out + (await everything(process.stdout)).decode()).splitlines()]
     assert await process.wait() == 0
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert events[-1]["data"]["outcome"]["output"] == "said no"
 
 
-async def test_a_client_that_stood_still_has_every_event_in_the_end(house: House, nursery: trio.Nursery) -> None:
+async def test_a_client_that_stood_still_has_every_event_in_the_end(
+    control_server: ControlServer, nursery: trio.Nursery
+) -> None:
     go = trio.Event()
 
     def begin() -> str:
-        house.agent("talk", TALK)
-        house.models.script(Reply("word " * 1600, piece=4, hold=go))
-        return house.start("talk").run
+        control_server.agent("talk", TALK)
+        control_server.models.script(Reply("word " * 1600, piece=4, hold=go))
+        return control_server.start("talk").run
 
     run = await trio.to_thread.run_sync(begin)
     process = await started(nursery, "attach", run, "-o", "stream-json", "-q")
     await until_told(process.stdout, "llm.request")
     process.send_signal(signal.SIGSTOP)
-    await trio.to_thread.run_sync(house.call, go.set)
-    await trio.to_thread.run_sync(house.ended, run)
+    await trio.to_thread.run_sync(control_server.call, go.set)
+    await trio.to_thread.run_sync(control_server.ended, run)
     process.send_signal(signal.SIGCONT)
     rest = await everything(process.stdout)
     assert await process.wait() == 0
     last = json.loads(rest.splitlines()[-1])
     assert last["kind"] == "run.finished"
-    logged = await trio.to_thread.run_sync(house.call, house.hub.get, LOCAL, run)
+    logged = await trio.to_thread.run_sync(control_server.call, control_server.hub.get, LOCAL, run)
     assert last["seq"] == logged.seq
     numbers = [json.loads(line)["seq"] for line in rest.splitlines()[1:]]
     assert numbers == list(range(numbers[0], last["seq"] + 1))

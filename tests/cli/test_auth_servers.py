@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 from support.fake_models import Request
-from support.mcp_protected import Town, protected_town
+from support.mcp_protected import ProtectedServers, serve_protected
 from support.messages import fragment, has_message
 from support.waiting import PATIENCE
 
@@ -27,22 +27,23 @@ urllib.request.urlopen(re.search(r'href="([^"]+)"', page)[1]).read()
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    """A town in a thread of its own, with a page where the person says yes by following the link."""
-    towns: list[Town] = []
+def protected_servers() -> Iterator[ProtectedServers]:
+    """Protected servers in a thread of its own, with a page where the person says yes by following the link."""
+    towns: list[ProtectedServers] = []
     there, over = threading.Event(), trio.Event()
     tokens: list[trio.lowlevel.TrioToken] = []
 
     async def live() -> None:
         tokens.append(trio.lowlevel.current_trio_token())
         async with trio.open_nursery() as nursery:
-            town = await protected_town(nursery)
+            protected_servers = await serve_protected(nursery)
 
             async def page(request: Request) -> tuple[int, Any]:
-                return 200, f'<a href="{town.auth.redirect(town.auth.url + request.path)}">Yes</a>'.encode()
+                redirect = protected_servers.auth.redirect(protected_servers.auth.url + request.path)
+                return 200, f'<a href="{redirect}">Yes</a>'.encode()
 
-            town.auth.pages["/authorize"] = page
-            towns.append(town)
+            protected_servers.auth.pages["/authorize"] = page
+            towns.append(protected_servers)
             there.set()
             await over.wait()
             nursery.cancel_scope.cancel()
@@ -56,7 +57,7 @@ def town() -> Iterator[Town]:
 
 
 @pytest.fixture
-def home(mcp_json: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, town: Town) -> Home:
+def home(mcp_json: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, protected_servers: ProtectedServers) -> Home:
     """Writes mcp.json; tokens lie in the test's directory, and its browser says yes."""
     browser = tmp_path / "browser.py"
     browser.write_text(BROWSER)
@@ -64,11 +65,13 @@ def home(mcp_json: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, town: 
     monkeypatch.setenv("BROWSER", f"{sys.executable} {browser} %s")
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.setattr("webbrowser._tryorder", None)
-    mcp_json(docs={"url": town.server.url})
+    mcp_json(docs={"url": protected_servers.server.url})
     return mcp_json
 
 
-def test_signing_in_is_seen_used_and_ended(callboard: Callboard, home: Home, town: Town) -> None:
+def test_signing_in_is_seen_used_and_ended(
+    callboard: Callboard, home: Home, protected_servers: ProtectedServers
+) -> None:
     code, out, err = callboard("mcp", "call", "docs", "read")
     assert code == 3
     assert "sign in: callboard auth login mcp:docs" in err
@@ -76,19 +79,21 @@ def test_signing_in_is_seen_used_and_ended(callboard: Callboard, home: Home, tow
 
     code, out, err = callboard("auth", "login", "mcp:docs", "--scope", "more")
     assert (code, out) == (0, "signed in to MCP server 'docs' for read more\n")
-    assert f"{town.auth.url}/authorize?" in err
+    assert f"{protected_servers.auth.url}/authorize?" in err
     assert callboard("mcp", "call", "docs", "read")[:2] == (0, "read: done\n")
 
     code, out, _ = callboard("auth", "status")
-    assert (code, out.split()) == (0, ["mcp:docs", "signed", "in", "read", "more", town.auth.url])
+    assert (code, out.split()) == (0, ["mcp:docs", "signed", "in", "read", "more", protected_servers.auth.url])
     (row,) = json.loads(callboard("auth", "status", "mcp:docs", "-o", "json")[1])["sign_ins"]
     assert (row["signed_in"], row["refreshes"], row["scopes"], row["issuer"]) == (
         True,
         True,
         ["read", "more"],
-        town.auth.url,
+        protected_servers.auth.url,
     )
-    assert not any(text in json.dumps(row) for grant in town.auth.grants for text in (*grant.access, grant.refresh))
+    assert not any(
+        text in json.dumps(row) for grant in protected_servers.auth.grants for text in (*grant.access, grant.refresh)
+    )
 
     assert callboard("auth", "logout", "mcp:docs")[:2] == (0, "signed out of MCP server 'docs'\n")
     assert callboard("auth", "logout", "mcp:docs")[:2] == (
@@ -98,8 +103,8 @@ def test_signing_in_is_seen_used_and_ended(callboard: Callboard, home: Home, tow
     assert callboard("mcp", "call", "docs", "read")[0] == 3
 
 
-def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: Town) -> None:
-    town.needs = {"write": {"files:write"}}
+def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, protected_servers: ProtectedServers) -> None:
+    protected_servers.needs = {"write": {"files:write"}}
     assert callboard("auth", "login", "mcp:docs")[0] == 0
     code, _, err = callboard("mcp", "call", "docs", "write")
     assert code == 1
@@ -119,16 +124,20 @@ def test_what_a_tool_wants_more_is_seen(callboard: Callboard, home: Home, town: 
         ("mcp:mine", "the server's entry sets the header Authorization"),
     ],
 )
-def test_names_that_have_no_sign_in(callboard: Callboard, home: Home, town: Town, name: str, words: str) -> None:
-    mine = {"url": town.server.url, "headers": {"Authorization": "Bearer x"}}
-    home(docs={"url": town.server.url}, local={"command": "x"}, mine=mine)
+def test_names_that_have_no_sign_in(
+    callboard: Callboard, home: Home, protected_servers: ProtectedServers, name: str, words: str
+) -> None:
+    mine = {"url": protected_servers.server.url, "headers": {"Authorization": "Bearer x"}}
+    home(docs={"url": protected_servers.server.url}, local={"command": "x"}, mine=mine)
     code, out, err = callboard("auth", "login", name)
     assert (code, out) == (2, "")
     assert words in err
     assert callboard("auth", "status")[1].split()[0] == "mcp:docs"
 
 
-def test_no_person_there(callboard: Callboard, home: Home, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_person_there(
+    callboard: Callboard, home: Home, protected_servers: ProtectedServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("BROWSER")
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (5, "")
@@ -137,15 +146,19 @@ def test_no_person_there(callboard: Callboard, home: Home, town: Town, monkeypat
     assert callboard("auth", "status", "mcp:docs")[0] == 3
 
 
-def test_a_service_that_is_not_safe_to_sign_in_to(callboard: Callboard, home: Home, town: Town) -> None:
-    del town.published["code_challenge_methods_supported"]
+def test_a_service_that_is_not_safe_to_sign_in_to(
+    callboard: Callboard, home: Home, protected_servers: ProtectedServers
+) -> None:
+    del protected_servers.published["code_challenge_methods_supported"]
     code, out, err = callboard("auth", "login", "mcp:docs")
     assert (code, out) == (3, "")
     assert has_message(err, "work.mcp.auth.sign_in.sign_in", name="docs")
     assert "PKCE" in err
 
 
-def test_files_that_are_not_to_be_used_are_told(callboard: Callboard, home: Home, town: Town, tmp_path: Path) -> None:
+def test_files_that_are_not_to_be_used_are_told(
+    callboard: Callboard, home: Home, protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
     assert callboard("auth", "login", "mcp:docs")[0] == 0
     for file in (tmp_path / "state" / "callboard" / "oauth" / "mcp").iterdir():
         file.chmod(0o644)

@@ -13,7 +13,7 @@ import trio
 from prompt_toolkit.input import create_input
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
-from support.control_server import House
+from support.control_server import ControlServer
 from support.screen import Screen
 from support.starter import CALLBOARD
 from support.waiting import PATIENCE, until
@@ -132,12 +132,12 @@ async def test_what_was_typed_before_a_variable_is_asked_for_is_not_its_value(
 
 @pytest.mark.parametrize("command", ["attach", "answer"])
 async def test_what_was_typed_before_a_question_of_a_server_is_no_answer(
-    house: House, nursery: trio.Nursery, screen: Screen, command: str
+    control_server: ControlServer, nursery: trio.Nursery, screen: Screen, command: str
 ) -> None:
     def begin() -> str:
-        house.agent("gate", GATE.replace("name: gate\n", ""))
-        run = house.start("gate", "Go").run
-        house.asked(run)
+        control_server.agent("gate", GATE.replace("name: gate\n", ""))
+        run = control_server.start("gate", "Go").run
+        control_server.asked(run)
         return run
 
     run = await trio.to_thread.run_sync(begin)
@@ -147,7 +147,7 @@ async def test_what_was_typed_before_a_question_of_a_server_is_no_answer(
     assert "= no" not in screen.text
     screen.press("\r")
     await output(process)
-    assert (await trio.to_thread.run_sync(house.ended, run)).output == "yes"
+    assert (await trio.to_thread.run_sync(control_server.ended, run)).output == "yes"
 
 
 # --- typed while the question came up -----------------------------------------------------------------------

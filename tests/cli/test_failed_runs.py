@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.control_server import House, open_house
+from support.control_server import ControlServer, open_control_server
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 
@@ -110,24 +110,24 @@ def test_a_batch_counts_the_tasks_as_failed_and_keeps_their_outputs(callboard: C
 # --- of a server -------------------------------------------------------------------------------------------
 
 
-def failed(house: House, error: str = "the model is down", target: str = "haiku") -> str:
+def failed(control_server: ControlServer, error: str = "the model is down", target: str = "haiku") -> str:
     """A run that went on over its failure: its id."""
-    house.agent("haiku", HAIKU)
-    house.models.answer_with(lambda _: Reply(status=503, error=error))
-    return house.ended(house.start(target, "frogs").run).run
+    control_server.agent("haiku", HAIKU)
+    control_server.models.answer_with(lambda _: Reply(status=503, error=error))
+    return control_server.ended(control_server.start(target, "frogs").run).run
 
 
-def test_a_server_lists_the_run_as_failed(callboard: Callboard, house: House) -> None:
-    run = failed(house)
-    info = house.get(run)
+def test_a_server_lists_the_run_as_failed(callboard: Callboard, control_server: ControlServer) -> None:
+    run = failed(control_server)
+    info = control_server.get(run)
     assert (info.status, info.exit_code) == ("failed", 6)
     assert info.output.startswith("LLM node failed: ")
     (line,) = [line for line in callboard("ps", "-a")[1].splitlines() if run in line]
     assert "failed" in line
 
 
-def test_attach_ends_as_the_run_did(callboard: Callboard, house: House) -> None:
-    code, out, err = callboard("attach", failed(house))
+def test_attach_ends_as_the_run_did(callboard: Callboard, control_server: ControlServer) -> None:
+    code, out, err = callboard("attach", failed(control_server))
     assert code == 6
     assert out.startswith("LLM node failed: ")
     assert err.splitlines()[-1] == "callboard: node 'write': fake:model: the model is down (HTTP 503)"
@@ -137,13 +137,15 @@ def test_attach_ends_as_the_run_did(callboard: Callboard, house: House) -> None:
 def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """A run that failed and one that was stopped; their server has ended, so their logs are complete."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with open_house(tmp_path) as house:
-        house.agent("gate", "start: gate\nnodes:\n  gate: {type: input, question: Go, next: e}\n  e: {type: end}\n")
-        stopped = house.start("gate").run
-        house.asked(stopped)
-        house.call(house.hub.cancel, LOCAL, stopped)
-        house.ended(stopped)
-        return failed(house, LONG), stopped
+    with open_control_server(tmp_path) as control_server:
+        control_server.agent(
+            "gate", "start: gate\nnodes:\n  gate: {type: input, question: Go, next: e}\n  e: {type: end}\n"
+        )
+        stopped = control_server.start("gate").run
+        control_server.asked(stopped)
+        control_server.call(control_server.hub.cancel, LOCAL, stopped)
+        control_server.ended(stopped)
+        return failed(control_server, LONG), stopped
 
 
 def test_logs_end_with_status_reason_and_error_whole_as_runs_show_has_them(
@@ -166,10 +168,10 @@ def test_its_record_is_listed_as_failed(callboard: Callboard, ended: tuple[str, 
         assert [run["run"] for run in kept] == runs
 
 
-def test_a_server_tells_the_same_ending(callboard: Callboard, house: House) -> None:
-    run = failed(house, LONG)
+def test_a_server_tells_the_same_ending(callboard: Callboard, control_server: ControlServer) -> None:
+    run = failed(control_server, LONG)
     for more in ([], ["-f"]):
-        out = callboard("logs", run, "--url", house.url, *more)[1]
+        out = callboard("logs", run, "--url", control_server.url, *more)[1]
         assert out.splitlines()[-1] == f"upstream: node 'write': fake:model: {LONG} (HTTP 503)"
 
 
@@ -200,7 +202,7 @@ def test_logs_of_a_run_whose_process_was_killed_say_that_it_is_lost(
     assert ending[1] in callboard("runs", "show", "run-10057")[1]
 
 
-def test_a_run_that_is_done_has_no_such_lines(callboard: Callboard, house: House) -> None:
-    house.agent("haiku", HAIKU)
-    run = house.ended(house.start("haiku", "frogs").run).run
+def test_a_run_that_is_done_has_no_such_lines(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("haiku", HAIKU)
+    run = control_server.ended(control_server.start("haiku", "frogs").run).run
     assert callboard("logs", run)[1].splitlines()[-1].startswith("▸ graph done in")

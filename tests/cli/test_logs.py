@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.control_server import House, open_house
+from support.control_server import ControlServer, open_control_server
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message
 from support.starter import CALLBOARD
@@ -30,11 +30,11 @@ nodes:
 """
 
 
-def played(house: House, *replies: Reply | str, prompt: str = "go") -> str:
+def played(control_server: ControlServer, *replies: Reply | str, prompt: str = "go") -> str:
     """A run that is over: its id."""
-    house.agent("talk", TALK)
-    house.models.script(*replies)
-    return house.ended(house.start("talk", prompt).run).run
+    control_server.agent("talk", TALK)
+    control_server.models.script(*replies)
+    return control_server.ended(control_server.start("talk", prompt).run).run
 
 
 @pytest.fixture
@@ -42,8 +42,10 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """A run that is done and one that failed; their server has ended."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("CALLBOARD_SANDBOX")
-    with open_house(tmp_path) as house:
-        return played(house, "hello"), played(house, Reply(status=401, error="bad \x1b key"), prompt="p\x1b[2J")
+    with open_control_server(tmp_path) as control_server:
+        return played(control_server, "hello"), played(
+            control_server, Reply(status=401, error="bad \x1b key"), prompt="p\x1b[2J"
+        )
 
 
 # --- logs --------------------------------------------------------------------------------------------------
@@ -109,27 +111,29 @@ async def test_a_run_of_another_terminal_is_followed_without_a_server(fake_model
     assert followed[follows[1]][2].decode() == f"callboard: the newest run: {run}\n"
 
 
-def test_a_server_that_is_named_tells_the_same_as_the_log(callboard: Callboard, house: House) -> None:
-    run = played(house, "hello")
-    told = callboard("logs", run, "-o", "stream-json", "--url", house.url)
+def test_a_server_that_is_named_tells_the_same_as_the_log(callboard: Callboard, control_server: ControlServer) -> None:
+    run = played(control_server, "hello")
+    told = callboard("logs", run, "-o", "stream-json", "--url", control_server.url)
     end = time.monotonic() + PATIENCE  # the file may be written a moment after the run is over
     while (local := callboard("logs", run, "-o", "stream-json")) != told and time.monotonic() < end:
-        told = callboard("logs", run, "-o", "stream-json", "--url", house.url)
+        told = callboard("logs", run, "-o", "stream-json", "--url", control_server.url)
     assert local[0] == 0
     assert told == local
-    assert callboard("logs", run, "-f", "-o", "stream-json", "--url", house.url) == local
+    assert callboard("logs", run, "-f", "-o", "stream-json", "--url", control_server.url) == local
 
 
-def test_a_run_under_way_is_told_as_far_as_it_is(callboard: Callboard, house: House) -> None:
-    house.agent("gate", "start: gate\nnodes:\n  gate: {type: input, question: Go, next: end}\n  end: {type: end}\n")
-    run = house.start("gate").run
-    house.asked(run)
-    code, out, _err = callboard("logs", run, "--url", house.url)
+def test_a_run_under_way_is_told_as_far_as_it_is(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent(
+        "gate", "start: gate\nnodes:\n  gate: {type: input, question: Go, next: end}\n  end: {type: end}\n"
+    )
+    run = control_server.start("gate").run
+    control_server.asked(run)
+    code, out, _err = callboard("logs", run, "--url", control_server.url)
     assert code == 0
     assert out.splitlines()[-1].endswith("gate asks: Go")
 
 
-def test_a_run_that_nobody_knows_is_refused(callboard: Callboard, house: House) -> None:
+def test_a_run_that_nobody_knows_is_refused(callboard: Callboard, control_server: ControlServer) -> None:
     for arguments in (["logs", "run-zz"], ["logs", "-f", "run-zz"], ["runs", "show", "run-zz"]):
         assert callboard(*arguments)[0] == 2, arguments
 
@@ -173,17 +177,17 @@ def test_runs_are_deleted_by_name_number_and_age(callboard: Callboard, left: tup
     assert callboard("runs")[1].startswith("no run yet")
 
 
-def test_a_run_under_way_is_not_deleted(callboard: Callboard, house: House) -> None:
-    house.agent("talk", TALK)
-    house.models.script(Reply("late", delay=60))
-    run = house.start("talk").run
+def test_a_run_under_way_is_not_deleted(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("talk", TALK)
+    control_server.models.script(Reply("late", delay=60))
+    run = control_server.start("talk").run
 
     async def kept() -> None:
-        await house.models.arrived(1)
-        await house.hub.logs.flush()
+        await control_server.models.arrived(1)
+        await control_server.hub.logs.flush()
 
-    house.call(kept)
+    control_server.call(kept)
     code, _out, err = callboard("runs", "delete", run)
     assert (code, has_message(err, "cli.control.commands.stored_runs.delete_runs")) == (2, True)
     assert callboard("runs", "prune", "--keep", "0")[1] == "0 runs deleted\n"
-    assert house.call(house.hub.cancel, LOCAL, run)
+    assert control_server.call(control_server.hub.cancel, LOCAL, run)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.control_server import House
+from support.control_server import ControlServer
 from support.messages import fragment, has_message
 from support.screen import Screen
 from support.starter import CALLBOARD
@@ -42,11 +42,11 @@ nodes:
 """
 
 
-def asking(house: House, prompt: str = "Go") -> tuple[str, str]:
+def asking(control_server: ControlServer, prompt: str = "Go") -> tuple[str, str]:
     """A run that has asked: its id, and the question's."""
-    house.agent("gate", GATE)
-    run = house.start("gate", prompt).run
-    return run, house.asked(run)
+    control_server.agent("gate", GATE)
+    run = control_server.start("gate", prompt).run
+    return run, control_server.asked(run)
 
 
 # --- finding a server --------------------------------------------------------------------------------------
@@ -65,32 +65,32 @@ def test_without_a_server_every_command_says_how_to_start_one(
     )
 
 
-def test_nobody_at_the_url_is_told_as_json_too(callboard: Callboard, house: House) -> None:
+def test_nobody_at_the_url_is_told_as_json_too(callboard: Callboard, control_server: ControlServer) -> None:
     code, out, err = callboard("ps", "-o", "json", "--url", "http://127.0.0.1:1")
     assert (code, json.loads(out)["error"]["code"]) == (3, "no_server")
     assert err == "callboard: no server answers at http://127.0.0.1:1: Connection refused\n"
 
 
 def test_a_server_without_tls_that_is_asked_for_it_is_told_from_one_that_is_gone(
-    callboard: Callboard, house: House, monkeypatch: pytest.MonkeyPatch
+    callboard: Callboard, control_server: ControlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "WITHIN", 0.2)
-    code, _out, err = callboard("ps", "--url", house.url.replace("http:", "https:"))
+    code, _out, err = callboard("ps", "--url", control_server.url.replace("http:", "https:"))
     assert code in (3, 6)  # it says nothing, or nothing that TLS knows
     assert "http://" in err or "is not a Callboard server" in err
 
 
-def test_a_token_that_is_not_right_is_refused(callboard: Callboard, house: House) -> None:
-    code, _out, err = callboard("ps", "--url", house.url, "--token", "wrong")
-    assert (code, err) == (3, f"callboard: the server at {house.url} requires a token: the token is wrong\n")
+def test_a_token_that_is_not_right_is_refused(callboard: Callboard, control_server: ControlServer) -> None:
+    code, _out, err = callboard("ps", "--url", control_server.url, "--token", "wrong")
+    assert (code, err) == (3, f"callboard: the server at {control_server.url} requires a token: the token is wrong\n")
 
 
 # --- ps ----------------------------------------------------------------------------------------------------
 
 
-def test_ps_shows_a_run_that_waits(callboard: Callboard, house: House) -> None:
+def test_ps_shows_a_run_that_waits(callboard: Callboard, control_server: ControlServer) -> None:
     assert callboard("ps") == (0, fragment("cli.control.commands.listing.list_runs.2"), "")
-    run, _ = asking(house)
+    run, _ = asking(control_server)
     code, out, err = callboard("ps")
     assert (code, err) == (0, "")
     head, row = out.splitlines()
@@ -99,27 +99,27 @@ def test_ps_shows_a_run_that_waits(callboard: Callboard, house: House) -> None:
     assert row.split()[4:6] == ["1", "gate"]
 
 
-def test_ps_shows_past_runs_when_asked_for(callboard: Callboard, house: House) -> None:
-    run, question = asking(house)
-    house.answer(question, "yes")
-    house.ended(run)
+def test_ps_shows_past_runs_when_asked_for(callboard: Callboard, control_server: ControlServer) -> None:
+    run, question = asking(control_server)
+    control_server.answer(question, "yes")
+    control_server.ended(run)
     assert callboard("ps")[1].startswith(fragment("cli.control.commands.listing.list_runs.2"))
     assert callboard("ps", "-a")[1].splitlines()[1].split()[:3] == [run, "done", "gate"]
     (shown,) = json.loads(callboard("ps", "-a", "-o", "json")[1])["runs"]
     assert (shown["run"], shown["status"], shown["output"]) == (run, "done", "said yes")
 
 
-def test_json_of_ps_has_what_each_run_does(callboard: Callboard, house: House) -> None:
-    run, _ = asking(house)
+def test_json_of_ps_has_what_each_run_does(callboard: Callboard, control_server: ControlServer) -> None:
+    run, _ = asking(control_server)
     whole = json.loads(callboard("ps", "-o", "json")[1])
-    assert (whole["schema_version"], whole["server"]) == (1, house.url)
+    assert (whole["schema_version"], whole["server"]) == (1, control_server.url)
     assert [each["run"] for each in whole["runs"]] == [run]
     assert whole["runs"][0]["doing"].startswith("gate")
 
 
-def test_a_title_that_is_hostile_is_shown_as_what_it_is(callboard: Callboard, house: House) -> None:
-    house.agent("gate", GATE)
-    house.asked(house.start("gate", title="\x1b[2J\u202eevil").run)
+def test_a_title_that_is_hostile_is_shown_as_what_it_is(callboard: Callboard, control_server: ControlServer) -> None:
+    control_server.agent("gate", GATE)
+    control_server.asked(control_server.start("gate", title="\x1b[2J\u202eevil").run)
     out = callboard("ps")[1]
     assert "\\x1b[2J\\u202eevil" in out
     assert "\x1b" not in out
@@ -128,24 +128,26 @@ def test_a_title_that_is_hostile_is_shown_as_what_it_is(callboard: Callboard, ho
 # --- stop --------------------------------------------------------------------------------------------------
 
 
-def test_stop_ends_a_run_and_waits_for_its_end(callboard: Callboard, house: House) -> None:
-    run, _ = asking(house)
+def test_stop_ends_a_run_and_waits_for_its_end(callboard: Callboard, control_server: ControlServer) -> None:
+    run, _ = asking(control_server)
     assert callboard("stop", run[4:8]) == (0, f"{run}: cancelled\n", "")
-    assert house.get(run).status == "cancelled"
+    assert control_server.get(run).status == "cancelled"
     assert callboard("stop", run) == (0, f"{run}: had ended before (cancelled)\n", "")
 
 
-def test_stop_ends_an_actor_by_its_path(callboard: Callboard, house: House) -> None:
-    run, _ = asking(house)
-    path = next(actor.path for actor in house.call(house.hub.actors.tree, LOCAL, run) if actor.name == "gate")
+def test_stop_ends_an_actor_by_its_path(callboard: Callboard, control_server: ControlServer) -> None:
+    run, _ = asking(control_server)
+    path = next(
+        actor.path for actor in control_server.call(control_server.hub.actors.tree, LOCAL, run) if actor.name == "gate"
+    )
     code, out, _err = callboard("stop", path, "-o", "json")
     assert code == 0
     assert json.loads(out)["stopped"] == [{"target": path, "status": "cancelled", "changed": True}]
-    assert house.ended(run).status in ("failed", "cancelled")
+    assert control_server.ended(run).status in ("failed", "cancelled")
 
 
-def test_stop_refuses_what_is_not_there(callboard: Callboard, house: House) -> None:
-    asking(house)
+def test_stop_refuses_what_is_not_there(callboard: Callboard, control_server: ControlServer) -> None:
+    asking(control_server)
     assert callboard("stop", "run-zz") == (
         2,
         "",
@@ -155,17 +157,17 @@ def test_stop_refuses_what_is_not_there(callboard: Callboard, house: House) -> N
     assert has_message(callboard("stop", "run-zz/a")[2], "front.control.actors.HubActors._actor", path="/run-zz/a")
 
 
-def test_who_names_what_runs_is_told_its_runs(callboard: Callboard, house: House) -> None:
-    run, _ = asking(house)
+def test_who_names_what_runs_is_told_its_runs(callboard: Callboard, control_server: ControlServer) -> None:
+    run, _ = asking(control_server)
     assert callboard("attach", "gate")[2] == f"callboard: there is no run 'gate' (runs of that name: {run})\n"
 
 
 # --- answer ------------------------------------------------------------------------------------------------
 
 
-def test_open_questions_are_listed_with_what_may_be_said(callboard: Callboard, house: House) -> None:
+def test_open_questions_are_listed_with_what_may_be_said(callboard: Callboard, control_server: ControlServer) -> None:
     assert callboard("answer") == (0, "no question is open\n", "")
-    run, question = asking(house, "Go\x1b[2J")
+    run, question = asking(control_server, "Go\x1b[2J")
     out = callboard("answer")[1]
     assert out.splitlines() == [
         f"{question}  {run}  gate asks",
@@ -176,10 +178,10 @@ def test_open_questions_are_listed_with_what_may_be_said(callboard: Callboard, h
     assert (shown["id"], shown["options"]) == (question, ["yes", "no"])
 
 
-def test_an_answer_is_taken_once(callboard: Callboard, house: House) -> None:
-    run, question = asking(house)
+def test_an_answer_is_taken_once(callboard: Callboard, control_server: ControlServer) -> None:
+    run, question = asking(control_server)
     assert callboard("answer", question, "Y") == (0, f"{question} answered ({run})\n", "")
-    assert house.ended(run).output == "said yes"
+    assert control_server.ended(run).output == "said yes"
     code, out, err = callboard("answer", question, "no", "-o", "json")
     assert (code, json.loads(out)["error"]["code"]) == (2, "not_found")
     assert err == (
@@ -187,28 +189,30 @@ def test_an_answer_is_taken_once(callboard: Callboard, house: House) -> None:
     )
 
 
-def test_a_run_that_asks_one_question_stands_for_it(callboard: Callboard, house: House) -> None:
-    run, question = asking(house)
+def test_a_run_that_asks_one_question_stands_for_it(callboard: Callboard, control_server: ControlServer) -> None:
+    run, question = asking(control_server)
     code, _, err = callboard("answer", "q-none", "yes")
     assert code == 2
     assert err.endswith(f"or never asked; there are: {question}\n")
     assert callboard("answer", run[4:], "yes") == (0, f"{question} answered ({run})\n", "")
-    assert house.ended(run).output == "said yes"
+    assert control_server.ended(run).output == "said yes"
 
 
 def test_an_answer_can_be_piped_in(
-    callboard: Callboard, house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    callboard: Callboard, control_server: ControlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, question = asking(house)
+    run, question = asking(control_server)
     (tmp_path / "text").write_text("two\nlines\n")
     with (tmp_path / "text").open("rb") as text, monkeypatch.context() as patch:
         patch.setattr(answering, "piped_text", partial(piped_text, fd=text.fileno()))
         assert callboard("answer", question, "-")[0] == 0
-    assert house.ended(run).output == "said two\nlines"
+    assert control_server.ended(run).output == "said two\nlines"
 
 
-def test_without_a_text_and_a_terminal_there_is_nothing_to_answer_with(callboard: Callboard, house: House) -> None:
-    _, question = asking(house)
+def test_without_a_text_and_a_terminal_there_is_nothing_to_answer_with(
+    callboard: Callboard, control_server: ControlServer
+) -> None:
+    _, question = asking(control_server)
     code, _out, err = callboard("answer", question)
     assert (code, err) == (2, f"callboard: TEXT is missing: the answer to question {question}\n")
 
@@ -296,16 +300,16 @@ async def test_what_a_run_that_was_killed_has_left_is_not_listed(
 
 
 async def test_a_plain_run_stands_below_those_of_the_server(
-    house: House, nursery: trio.Nursery, tmp_path: Path, screen: Screen
+    control_server: ControlServer, nursery: trio.Nursery, tmp_path: Path, screen: Screen
 ) -> None:
     def begin() -> str:
-        house.agent("gate", GATE)
-        run = house.start("gate", "Go").run
-        house.asked(run)
+        control_server.agent("gate", GATE)
+        run = control_server.start("gate", "Go").run
+        control_server.asked(run)
         return run
 
     def all_runs() -> list[RunInfo]:
-        return list(house.call(house.hub.list, LOCAL))
+        return list(control_server.call(control_server.hub.list, LOCAL))
 
     run = await trio.to_thread.run_sync(begin)
     process = await plain_run(nursery, tmp_path, screen)

@@ -32,7 +32,7 @@ nodes:
 """
 
 
-class Town:
+class ResumeTerminal:
     """Where runs are begun at a terminal, killed, and gone on with."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:
@@ -80,67 +80,77 @@ class Town:
 
 
 @pytest.fixture
-def town(tmp_path: Path, fake_model: FakeModels) -> Town:
+def resume_terminal(tmp_path: Path, fake_model: FakeModels) -> ResumeTerminal:
     fake_model.answer_with(lambda request: f"answer to {request.prompt}")
-    return Town(tmp_path, fake_model)
+    return ResumeTerminal(tmp_path, fake_model)
 
 
-async def test_a_run_whose_process_was_killed_is_listed_and_goes_on(town: Town) -> None:
-    await town.killed()
-    code, out, _ = await town.say("runs", "--interrupted", "-o", "json")
+async def test_a_run_whose_process_was_killed_is_listed_and_goes_on(resume_terminal: ResumeTerminal) -> None:
+    await resume_terminal.killed()
+    code, out, _ = await resume_terminal.say("runs", "--interrupted", "-o", "json")
     (run,) = json.loads(out)["runs"]
     assert (code, run["about"]["target"], run["about"]["prompt"], run["life"]) == (0, "g", "hello", 1)
-    _, out, _ = await town.say("runs", "--interrupted")
+    _, out, _ = await resume_terminal.say("runs", "--interrupted")
     assert run["run"] in out
-    code, out, err = await town.say("resume", run["run"].removeprefix("run-")[:5])
+    code, out, err = await resume_terminal.say("resume", run["run"].removeprefix("run-")[:5])
     assert (code, out) == (0, "two answer to THREE two first\n")
     assert has_message(err, "cli.actions.durable._resume.drive")
-    assert (town.home / "world").read_text() == "once\n"
-    assert [request.prompt.split()[0] for request in town.models.requests] == ["TWO", "THREE", "THREE"]
-    assert has_message((await town.say("runs", "--interrupted"))[1], "cli.actions.durable.list_interrupted")
-    code, _, err = await town.say("resume", run["run"])
+    assert (resume_terminal.home / "world").read_text() == "once\n"
+    assert [request.prompt.split()[0] for request in resume_terminal.models.requests] == ["TWO", "THREE", "THREE"]
+    assert has_message((await resume_terminal.say("runs", "--interrupted"))[1], "cli.actions.durable.list_interrupted")
+    code, _, err = await resume_terminal.say("resume", run["run"])
     assert code == 2
     assert has_message(err, "cli.actions.durable._id_of.2")
 
 
-async def test_it_goes_on_with_the_file_that_it_began_with_unless_told_otherwise(town: Town) -> None:
+async def test_it_goes_on_with_the_file_that_it_began_with_unless_told_otherwise(
+    resume_terminal: ResumeTerminal,
+) -> None:
     for words, version in (((), "first"), (("--with-changes",), "second")):
-        town.write("first")
-        await town.killed()
-        town.write("second")
-        code, out, _ = await town.say("resume", *words)
+        resume_terminal.write("first")
+        await resume_terminal.killed()
+        resume_terminal.write("second")
+        code, out, _ = await resume_terminal.say("resume", *words)
         assert (code, out) == (0, f"two answer to THREE two {version}\n")
 
 
-async def test_of_several_one_has_to_be_named_or_all_go_on(town: Town) -> None:
-    await town.killed()
-    await town.killed()
-    code, _, err = await town.say("resume")
+async def test_of_several_one_has_to_be_named_or_all_go_on(resume_terminal: ResumeTerminal) -> None:
+    await resume_terminal.killed()
+    await resume_terminal.killed()
+    code, _, err = await resume_terminal.say("resume")
     assert (code, has_message(err, "cli.actions.durable._chosen.3", there="…2")) == (2, True)
-    code, out, _ = await town.say("resume", "--all", "-o", "json")
+    code, out, _ = await resume_terminal.say("resume", "--all", "-o", "json")
     assert code == 0
     assert out.count('"status":"done"') + out.count('"status": "done"') == 2
 
 
-async def test_a_run_that_is_ended_by_ctrl_c_is_over_for_this_process_and_may_go_on(town: Town) -> None:
+async def test_a_run_that_is_ended_by_ctrl_c_is_over_for_this_process_and_may_go_on(
+    resume_terminal: ResumeTerminal,
+) -> None:
     held = trio.Event()
-    town.models.script("two", Reply(text="never", hold=held))
-    program = town.start("run", "--config-dir", str(town.config), "g", "hello", "--durable")
-    await until(lambda: len(town.models.requests) == 2 and town.kept())
+    resume_terminal.models.script("two", Reply(text="never", hold=held))
+    program = resume_terminal.start("run", "--config-dir", str(resume_terminal.config), "g", "hello", "--durable")
+    await until(lambda: len(resume_terminal.models.requests) == 2 and resume_terminal.kept())
     program.send_signal(signal.SIGINT)
     await trio.to_thread.run_sync(program.communicate)
     held.set()
     assert program.returncode == 130
-    code, out, _ = await town.say("resume")
+    code, out, _ = await resume_terminal.say("resume")
     assert (code, out) == (0, "two answer to THREE two first\n")
 
 
-async def test_nothing_is_kept_of_a_run_that_is_ephemeral_nor_of_a_question_without_a_session(town: Town) -> None:
-    town.models.script("two", "three", "four")
-    assert (await town.say("run", "--config-dir", str(town.config), "g", "hello", "--ephemeral"))[0] == 0
-    assert (await town.say("ask", "--config-dir", str(town.config), "--model", "fake:model", "hello"))[0] == 0
-    assert not (town.home / "state" / "callboard" / "journal").exists()
-    code, _, err = await town.say("resume")
+async def test_nothing_is_kept_of_a_run_that_is_ephemeral_nor_of_a_question_without_a_session(
+    resume_terminal: ResumeTerminal,
+) -> None:
+    resume_terminal.models.script("two", "three", "four")
+    assert (await resume_terminal.say("run", "--config-dir", str(resume_terminal.config), "g", "hello", "--ephemeral"))[
+        0
+    ] == 0
+    assert (
+        await resume_terminal.say("ask", "--config-dir", str(resume_terminal.config), "--model", "fake:model", "hello")
+    )[0] == 0
+    assert not (resume_terminal.home / "state" / "callboard" / "journal").exists()
+    code, _, err = await resume_terminal.say("resume")
     assert (code, has_message(err, "cli.actions.durable._chosen.2")) == (2, True)
 
 

@@ -1,6 +1,6 @@
 """Secrets of the vault reach those that they are for, and no other place: a chat, commands, a server, all their files.
 
-A house has secrets in the key of a client, in the environment of an MCP server, of one that does not start, and in an
+A home has secrets in the key of a client, in the environment of an MCP server, of one that does not start, and in an
 agent's variable; one of them is in no vault but in the environment. Its model calls tools that print them (also in
 base64), says them itself, in pieces of five letters, and its provider quotes the key that it refuses.
 tests/support/planted_secrets.py looks for them in every byte.
@@ -22,7 +22,7 @@ import httpx
 import pytest
 import trio
 from qa.chat import Chat
-from qa.home import House, open_house
+from qa.home import QaHome, open_qa_home
 from qa.terminal import ENTER
 from support.control_hub import Client
 from support.fake_models import Reply, Request
@@ -102,12 +102,12 @@ def answer(request: Request) -> Reply | str:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def qa_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QaHome]:
     pytest.importorskip("pyrage", reason="the extra `vault` is not installed")
-    with open_house(tmp_path_factory.mktemp("house")) as house:
-        tmp, home = house.config.parent / "tmp", house.config / "agents" / "keeper"
+    with open_qa_home(tmp_path_factory.mktemp("home")) as qa_home:
+        tmp, home = qa_home.config.parent / "tmp", qa_home.config / "agents" / "keeper"
         tmp.mkdir(mode=0o700)
-        house.environ |= {"TMPDIR": str(tmp), "CALLBOARD_LOG": "trace", **AROUND}
+        qa_home.environ |= {"TMPDIR": str(tmp), "CALLBOARD_LOG": "trace", **AROUND}
         home.mkdir(parents=True)
         (home / "config.yaml").write_text(AGENT)
         (home / "tools.sh").write_text(TOOLS)
@@ -117,18 +117,18 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
             "srv": {"command": sys.executable, "args": ["-S", str(SCRIPTED)], "env": env},
             "broken": {"command": sys.executable, "args": ["-Sc", BROKEN], "env": {"TOKEN": "{{BROKEN_TOKEN}}"}},
         }
-        (house.config / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        identity = IdentityFile(house.config.parent / "state" / "callboard" / "vault" / "identity.txt")
+        (qa_home.config / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        identity = IdentityFile(qa_home.config.parent / "state" / "callboard" / "vault" / "identity.txt")
         with umask(0):
-            VaultFile(house.config / "vault.age", identity).change(lambda secrets: secrets.update(KEPT))
-        house.settings(**settings(house))
-        house.models.answer_with(answer)
-        yield house
+            VaultFile(qa_home.config / "vault.age", identity).change(lambda secrets: secrets.update(KEPT))
+        qa_home.settings(**settings(qa_home))
+        qa_home.models.answer_with(answer)
+        yield qa_home
 
 
-def settings(house: House) -> dict[str, Any]:
+def settings(qa_home: QaHome) -> dict[str, Any]:
     models = [{"name": "model", "max_input_tokens": 100_000}]
-    client = {"type": "openai-compatible", "name": "fake", "api_base": house.models.openai_base, "models": models}
+    client = {"type": "openai-compatible", "name": "fake", "api_base": qa_home.models.openai_base, "models": models}
     client["api_key"] = "{{CLIENT_KEY}}"
     return {
         "clients": [client],
@@ -148,15 +148,15 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-def in_files(house: House) -> list[str]:
+def in_files(qa_home: QaHome) -> list[str]:
     """What is found in all files of the person's: their own, state, cache, temporary ones, and where we work."""
-    return PLANTED.below(house.config.parent, allowed=ALLOWED)
+    return PLANTED.below(qa_home.config.parent, allowed=ALLOWED)
 
 
-def open_to_others(house: House) -> list[str]:
+def open_to_others(qa_home: QaHome) -> list[str]:
     """Files, directories and sockets that others than their owner may read, of those that a program has made."""
-    made = [house.config.parent / name for name in ("state", "cache", "runtime", "tmp")]
-    made += [house.config / name for name in ("sessions", "messages.md", "vault.age")]
+    made = [qa_home.config.parent / name for name in ("state", "cache", "runtime", "tmp")]
+    made += [qa_home.config / name for name in ("sessions", "messages.md", "vault.age")]
     paths = [path for top in made if top.exists() for path in (top, *top.rglob("*")) if not path.is_symlink()]
     return [f"{path}: {path.stat().st_mode & 0o777:o}" for path in paths if path.stat().st_mode & 0o077]
 
@@ -165,10 +165,10 @@ LOOKING = (".info", ".info agent", ".set temperature 0.5", ".prompt last", ".con
 LOOKING += (".info session", ".copy", ".diff", ".list models", ".todo", ".ps", ".reasoning null")
 
 
-def test_a_chat_at_a_terminal(house: House) -> None:
-    chat = Chat(house)
+def test_a_chat_at_a_terminal(qa_home: QaHome) -> None:
+    chat = Chat(qa_home)
     with CommandLines() as ps, umask(0):
-        chat.begin(**settings(house))
+        chat.begin(**settings(qa_home))
         terminal = chat.terminal
         chat.into(".session kept", "s:kept")
         chat.say("hello", "something")
@@ -202,14 +202,14 @@ def test_a_chat_at_a_terminal(house: House) -> None:
     chat.close()
     assert PLANTED.found(terminal.raw) == ["CLIENT_KEY as it is", "TYPED as it is"]
     assert PLANTED.found(b"\n".join(ps.seen)) == []
-    assert in_files(house) == []
-    assert open_to_others(house) == []
-    used = {request.headers["authorization"] for request in house.models.requests}
+    assert in_files(qa_home) == []
+    assert open_to_others(qa_home) == []
+    used = {request.headers["authorization"] for request in qa_home.models.requests}
     assert used == {f"Bearer {KEPT['CLIENT_KEY']}"}
-    names = {path.name for path in house.config.parent.rglob("*") if path.is_file()}
+    names = {path.name for path in qa_home.config.parent.rglob("*") if path.is_file()}
     assert {"messages.md", "state.yaml", "last-reply.txt", "events.jsonl", "requests.1.jsonl"} <= names
-    assert [*(house.config.parent / "state" / "callboard" / "history").iterdir()]
-    assert [*(house.config.parent / "state" / "callboard" / "changes").rglob("runs/*")]
+    assert [*(qa_home.config.parent / "state" / "callboard" / "history").iterdir()]
+    assert [*(qa_home.config.parent / "state" / "callboard" / "changes").rglob("runs/*")]
 
 
 COMMANDS: list[tuple[int, list[str]]] = [
@@ -244,13 +244,13 @@ COMMANDS: list[tuple[int, list[str]]] = [
 ]
 
 
-def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands(qa_home: QaHome, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """Each as a process of its own would play it, which knows of no secret before."""
-    for name, value in house.environ.items():
+    for name, value in qa_home.environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.chdir(house.work)
-    house.settings(**settings(house))
-    (house.work / "out.txt").unlink(missing_ok=True)  # else the run would not change it
+    monkeypatch.chdir(qa_home.work)
+    qa_home.settings(**settings(qa_home))
+    (qa_home.work / "out.txt").unlink(missing_ok=True)  # else the run would not change it
     told, run = [], "none"
     with umask(0):
         for code, words in COMMANDS:
@@ -264,8 +264,8 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert [(words, found) for words, *_, text, joined in told if (found := PLANTED.found(text + joined))] == []
     diffs = [text for words, *_, text, _ in told if words[:2] == ["runs", "diff"]]
     assert all("+key: [redacted]" in text and "+more: [redacted]" in text for text in diffs), diffs
-    assert in_files(house) == []
-    assert open_to_others(house) == []
+    assert in_files(qa_home) == []
+    assert open_to_others(qa_home) == []
     with monkeypatch.context() as patch:
         patch.delenv("OUTSIDE")
         patch.setattr(secret_redaction, "_HANDED", secret_redaction.SecretTexts())
@@ -285,19 +285,19 @@ def test_commands(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
 
 
 def test_diffs_have_no_key_of_a_provider(
-    house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    qa_home: QaHome, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As the logs, and what is kept of requests. The person's own file has them, and the tool writes it again."""
-    for name, value in house.environ.items():
+    for name, value in qa_home.environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.chdir(house.work)
+    monkeypatch.chdir(qa_home.work)
     own, other = "pk-in-the-file-4711-abc", "pk-in-the-environment-0815"
     monkeypatch.setenv("SOME_API_KEY", other)
-    client = {**settings(house)["clients"][0], "api_key": own}
-    house.settings(**{**settings(house), "clients": [client], "enabled_tools": "fs_write"})
-    written = house.work / "out.txt"
+    client = {**settings(qa_home)["clients"][0], "api_key": own}
+    qa_home.settings(**{**settings(qa_home), "clients": [client], "enabled_tools": "fs_write"})
+    written = qa_home.work / "out.txt"
     written.write_text(f"{own}\n{'x' * 990}{other}\n")  # half of a key that is cut would not be found
-    house.models.answer_with(lambda request: "ok" if request.results else Reply(calls=[NONE]))
+    qa_home.models.answer_with(lambda request: "ok" if request.results else Reply(calls=[NONE]))
     try:
         assert main.run(["ask", "empty it", "-o", "json"]) == 0
         run = json.loads(capfd.readouterr().out)["run_id"]
@@ -307,7 +307,7 @@ def test_diffs_have_no_key_of_a_provider(
             assert "-[redacted]" in text
             assert "pk-in" not in text
     finally:
-        house.models.answer_with(answer)
+        qa_home.models.answer_with(answer)
         written.unlink()
 
 
@@ -324,35 +324,35 @@ def pieces(lines: str) -> str:
     return "".join(event["data"].get("text", "") for event in events if event["kind"].startswith("llm."))
 
 
-async def test_a_server(house: House, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_server(qa_home: QaHome, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """All that it answers over HTTP and websockets, its log, its audit log, its metrics and its spans."""
-    for name, value in house.environ.items():
+    for name, value in qa_home.environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.chdir(house.work)
-    audit = house.config.parent / "state" / "audit.jsonl"
-    house.settings(**settings(house), api={"audit": {"sink": "file", "file": str(audit)}, "log_level": "debug"})
+    monkeypatch.chdir(qa_home.work)
+    audit = qa_home.config.parent / "state" / "audit.jsonl"
+    qa_home.settings(**settings(qa_home), api={"audit": {"sink": "file", "file": str(audit)}, "log_level": "debug"})
     traced, listening, told = Traced(), [], {}
     server = HttpServer(ServeOptions(port=0))
     with umask(0):
         async with (
-            callboard.Root(config_dir=house.config, wait_for_front_end=True, keep_servers=True) as root,
+            callboard.Root(config_dir=qa_home.config, wait_for_front_end=True, keep_servers=True) as root,
             trio.open_nursery() as nursery,
         ):
             with traced.of(root, content=True):
                 nursery.start_soon(server.serve, root, listening.append)
                 await until(lambda: listening)
-                (here,) = read_servers(house.environ)
+                (here,) = read_servers(qa_home.environ)
                 told |= await over_http(listening[0].url, here.token)
                 told |= await over_websocket(listening[0].url, here.token)
-                assert open_to_others(house) == []
+                assert open_to_others(qa_home) == []
             nursery.cancel_scope.cancel()
     told["spans"] = traced.everything()
     traced.shut_down()
     told["log"] = "".join(capfd.readouterr())
     assert [(what, found) for what, text in told.items() if (found := PLANTED.found(text))] == []
     assert secret_redaction.PUT in told["answer of an agent"]
-    assert in_files(house) == []
-    assert open_to_others(house) == []
+    assert in_files(qa_home) == []
+    assert open_to_others(qa_home) == []
 
 
 async def over_http(url: str, token: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from support.control_server import House
+from support.control_server import ControlServer
 from support.cpu_time import slowness
 from support.fake_models import Reply
 from support.messages import fragment
@@ -325,10 +325,12 @@ def test_only_rows_that_differ_are_drawn() -> None:
 # --- without a terminal ------------------------------------------------------------------------------------
 
 
-def test_where_there_is_no_terminal_it_prints_what_is_there_once(callboard: Callboard, house: House) -> None:
-    house.agent("gate", GATE)
-    run = house.start("gate", "Go").run
-    house.asked(run)
+def test_where_there_is_no_terminal_it_prints_what_is_there_once(
+    callboard: Callboard, control_server: ControlServer
+) -> None:
+    control_server.agent("gate", GATE)
+    run = control_server.start("gate", "Go").run
+    control_server.asked(run)
     code, out, _err = callboard("top")
     rows = [line.split() for line in out.splitlines()]
     assert code == 0
@@ -355,10 +357,12 @@ def test_where_there_is_no_terminal_it_prints_what_is_there_once(callboard: Call
     assert callboard("top", "run-zz")[0] == 2
 
 
-def test_processes_of_a_run_are_listed_with_the_memory_that_they_take(callboard: Callboard, house: House) -> None:
-    house.agent("work", WORK)
-    (house.config_dir / "agents" / "work" / "work.sh").write_text("sleep 600\n")
-    run = house.start("work", "").run
+def test_processes_of_a_run_are_listed_with_the_memory_that_they_take(
+    callboard: Callboard, control_server: ControlServer
+) -> None:
+    control_server.agent("work", WORK)
+    (control_server.config_dir / "agents" / "work" / "work.sh").write_text("sleep 600\n")
+    run = control_server.start("work", "").run
     deadline = time.monotonic() + PATIENCE
     found: list[Any] = []
     while not any(each["memory"] > 500_000 for each in found if "work.sh" in each["path"]):  # its shell's resident set
@@ -373,13 +377,13 @@ def test_processes_of_a_run_are_listed_with_the_memory_that_they_take(callboard:
 # --- at a terminal -----------------------------------------------------------------------------------------
 
 
-async def begun(house: House, screen: Screen, nursery: trio.Nursery) -> tuple[str, trio.Process]:
+async def begun(control_server: ControlServer, screen: Screen, nursery: trio.Nursery) -> tuple[str, trio.Process]:
     """A run that has asked, and `top` on the screen, showing it."""
 
     def begin() -> str:
-        house.agent("gate", GATE)
-        run = house.start("gate", "Go").run
-        house.asked(run)
+        control_server.agent("gate", GATE)
+        run = control_server.start("gate", "Go").run
+        control_server.asked(run)
         return run
 
     run = await trio.to_thread.run_sync(begin)
@@ -431,7 +435,7 @@ async def press(screen: Screen, keys: str, pattern: str) -> None:
     await sees(screen, pattern)
 
 
-@pytest.mark.usefixtures("house")
+@pytest.mark.usefixtures("control_server")
 async def test_where_nothing_is_at_work_it_says_how_a_run_begins(screen: Screen, nursery: trio.Nursery) -> None:
     process = await opened(screen, nursery)
     await sees(screen, r"no run is under way\s+to start one: callboard run AGENT PROMPT --on http")
@@ -440,10 +444,10 @@ async def test_where_nothing_is_at_work_it_says_how_a_run_begins(screen: Screen,
 
 
 async def test_keys_move_look_closer_filter_sort_and_quit_and_the_terminal_is_as_before(
-    house: House, screen: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
 ) -> None:
     before = screen.modes()
-    run, process = await begun(house, screen, nursery)
+    run, process = await begun(control_server, screen, nursery)
     assert screen.text.startswith("\x1b[?1049h")
     assert screen.modes() != before
     await press(screen, "/gate/gate", r"1 of \d+ actors with 'gate/gate'")
@@ -459,14 +463,16 @@ async def test_keys_move_look_closer_filter_sort_and_quit_and_the_terminal_is_as
     assert screen.modes() == before
 
 
-async def test_a_question_is_answered_from_the_table(house: House, screen: Screen, nursery: trio.Nursery) -> None:
-    run, process = await begun(house, screen, nursery)
+async def test_a_question_is_answered_from_the_table(
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
+) -> None:
+    run, process = await begun(control_server, screen, nursery)
     screen.press("a")
     await screen.shows(r"\x1b\[\?1049l[\s\S]*\? gate asks\s+Go\?[\s\S]*then enter")
     screen.press("\x1b[B")
     await screen.shows(r"> 2\. no")
     await press(screen, "\r", r"q1 answered")
-    assert (await trio.to_thread.run_sync(house.ended, run)).output == "said no"
+    assert (await trio.to_thread.run_sync(control_server.ended, run)).output == "said no"
     await press(screen, "a", r"no question is open")
     await sees(screen, r"no run is under way[\s\S]*callboard run AGENT PROMPT --on http://")
     await press(screen, "/nowhere", r"no actor matches the filter")
@@ -476,60 +482,60 @@ async def test_a_question_is_answered_from_the_table(house: House, screen: Scree
 
 
 async def test_a_question_that_another_answers_is_withdrawn_from_the_screen(
-    house: House, screen: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
 ) -> None:
-    run, process = await begun(house, screen, nursery)
+    run, process = await begun(control_server, screen, nursery)
     screen.press("a")
     await screen.shows(r"\? gate asks[\s\S]*then enter")
-    await trio.to_thread.run_sync(lambda: house.answer(house.asked(run), "yes"))
+    await trio.to_thread.run_sync(lambda: control_server.answer(control_server.asked(run), "yes"))
     await sees(screen, "was not answered")
     screen.press("q")
     assert await process.wait() == 0
 
 
 async def test_pause_and_cancel_ask_before_anything_is_lost(
-    house: House, screen: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
 ) -> None:
-    run, process = await begun(house, screen, nursery)
+    run, process = await begun(control_server, screen, nursery)
     await press(screen, f"/{run}/gate/gate\r", rf"> /{run}/gate/gate")
     await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y: yes")
     await press(screen, "n", fragment("cli.control.commands.top.Top._cancel.3"))
-    assert (await trio.to_thread.run_sync(house.get, run)).status == "waiting"
+    assert (await trio.to_thread.run_sync(control_server.get, run)).status == "waiting"
     await press(screen, "c", r"y: yes")
     await press(screen, "y", r"asked to end")
-    assert (await trio.to_thread.run_sync(house.ended, run)).status in ("cancelled", "failed")
+    assert (await trio.to_thread.run_sync(control_server.ended, run)).status in ("cancelled", "failed")
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 130
     await screen.shows(r"\x1b\[\?1049l")
 
 
 async def test_what_a_run_has_used_is_shown_while_it_goes_on(
-    house: House, screen: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
 ) -> None:
-    _, process = await begun(house, screen, nursery)
+    _, process = await begun(control_server, screen, nursery)
     go = trio.Event()
 
     def begin() -> str:
-        house.agent("talk", TALK)
-        house.models.script("one", Reply("two", hold=go))
-        return house.start("talk", "Hi").run
+        control_server.agent("talk", TALK)
+        control_server.models.script("one", Reply("two", hold=go))
+        return control_server.start("talk", "Hi").run
 
     run = await trio.to_thread.run_sync(begin)
     await sees(screen, rf"15 tokens[\s\S]*/{run} +running +15")
     await sees(screen, r"\d+ MB of memory")
     await sees(screen, rf"/{run} +running[^\n]*unpriced")
-    await trio.to_thread.run_sync(house.call, go.set)
+    await trio.to_thread.run_sync(control_server.call, go.set)
     await sees(screen, r"1 run\b")
     screen.press("q")
     assert await process.wait() == 0
 
 
 async def test_cancelling_a_run_counts_all_that_ends_with_it(
-    house: House, screen: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
 ) -> None:
-    run, process = await begun(house, screen, nursery)
+    run, process = await begun(control_server, screen, nursery)
     await press(screen, f"/{run}\r", rf"> /{run} ")
     await press(screen, "c", rf"cancel /{run} and the 2 actors below it\? y: yes")
     await press(screen, "n", fragment("cli.control.commands.top.Top._cancel.3"))
@@ -539,26 +545,26 @@ async def test_cancelling_a_run_counts_all_that_ends_with_it(
 
 
 async def test_keys_mean_the_actor_that_is_looked_at_closely(
-    house: House, screen: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
 ) -> None:
-    run, process = await begun(house, screen, nursery)
+    run, process = await begun(control_server, screen, nursery)
     await press(screen, "/gate/gate\r\r", rf"path      /{run}/gate/gate")
     await press(screen, "p", r"starts no new work[\s\S]*")
     await press(screen, "p", r"goes on")
     await press(screen, "c", rf"cancel /{run}/gate/gate\? y: yes")
     await press(screen, "y", r"asked to end|or it has ended")  # the next look finds it gone
-    assert (await trio.to_thread.run_sync(house.ended, run)).over
+    assert (await trio.to_thread.run_sync(control_server.ended, run)).over
     await press(screen, "q", r"by path")
     screen.press("q")
     assert await process.wait() == 0
 
 
 async def test_after_a_cut_it_shows_what_has_come_meanwhile(
-    house: House, screen: Screen, nursery: trio.Nursery
+    control_server: ControlServer, screen: Screen, nursery: trio.Nursery
 ) -> None:
-    run, process = await begun(house, screen, nursery)
-    await trio.to_thread.run_sync(house.drop)
-    another = (await trio.to_thread.run_sync(house.start, "gate", "More")).run
+    run, process = await begun(control_server, screen, nursery)
+    await trio.to_thread.run_sync(control_server.drop)
+    another = (await trio.to_thread.run_sync(control_server.start, "gate", "More")).run
     await sees(screen, rf"2 open questions[\s\S]*/{another}/gate/gate +waiting")
     assert run != another
     screen.press("q")

@@ -57,7 +57,7 @@ def progress() -> list[Progress]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how much of the house was not tried."""
+    """Print how many interop tests were skipped."""
     reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ()) if report.longrepr]
     if count := sum(ABSENT in reason for reason in reasons):
         terminalreporter.write_line(

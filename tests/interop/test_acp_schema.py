@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from interop.acp_schema import Judge
 from interop.environments import needs
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import ASKS, hub_of
 from support.editors import Editor, editors
 from support.fake_models import FakeModels, Reply
@@ -55,9 +55,9 @@ async def hub(root: callboard.Root, tmp_path: Path) -> AsyncIterator[Hub]:
 async def test_every_frame_is_as_the_official_schema_wants_it(
     editors: Callable[..., Editor], root: callboard.Root, hub: Hub, fake_model: FakeModels, tmp_path: Path
 ) -> None:
-    stage = Stage(root.config_dir, fake_model, root)
-    stage.agent(ASKS, "asks")
-    stage.plain("global_tools: [fs_write]\nauto_continue: true", name="clerk")
+    agent_runner = AgentRunner(root.config_dir, fake_model, root)
+    agent_runner.agent(ASKS, "asks")
+    agent_runner.plain("global_tools: [fs_write]\nauto_continue: true", name="clerk")
     editor = editors("clerk")
     able = {"elicitation": {"form": {}}, "session": {"notices": {}}}
     await editor.call("initialize", protocolVersion=1, clientCapabilities=able)

@@ -10,12 +10,12 @@ import trio
 from interop.environments import HERE, INSTALLED, needs
 from support.fake_models import Reply, Request
 from support.http_agents import ASKER, LOOP
-from support.http_server import House, house, serve
+from support.http_server import ApiServer, api_server, serve
 from support.waiting import PATIENCE
 
 from callboard.supervisors.process import start_process
 
-__all__ = ["house", "serve"]
+__all__ = ["api_server", "serve"]
 
 pytestmark = needs("node")
 
@@ -42,16 +42,18 @@ def answers(request: Request) -> Reply | str:
     )
 
 
-async def seen(house: House) -> dict[str, Any]:
+async def seen(api_server: ApiServer) -> dict[str, Any]:
     """What the client prints."""
     command = [
         shutil.which("node") or "node",
         HERE / "clients/agui_client.mjs",
         INSTALLED / "node",
-        house.url,
-        house.token,
+        api_server.url,
+        api_server.token,
     ]
-    process = await start_process(house.stage.root.kernel.actor, [str(part) for part in command], stdin="null")
+    process = await start_process(
+        api_server.agent_runner.root.kernel.actor, [str(part) for part in command], stdin="null"
+    )
     assert process.stdout is not None
     said = b""
     with trio.fail_after(PATIENCE):
@@ -63,15 +65,15 @@ async def seen(house: House) -> dict[str, Any]:
     return found
 
 
-async def test_ag_uis_own_client_reads_runs_and_finds_nothing_out_of_order(house: House) -> None:
-    home = house.stage.plain(LOOP, name="clerk")
+async def test_ag_uis_own_client_reads_runs_and_finds_nothing_out_of_order(api_server: ApiServer) -> None:
+    home = api_server.agent_runner.plain(LOOP, name="clerk")
     (home / "tools.sh").write_text('# @cmd Adds.\n# @option --a\nadd() { printf 3 >> "$LLM_OUTPUT"; }\n')
     for name in ("failing", "slow", "picker"):
-        house.stage.plain(LOOP, name=name)
-    house.stage.agent(COUNTER, "counter", more="echo '{\"count\": 3}'")
-    house.stage.agent(ASKER, "asker")
-    house.stage.models.answer_with(answers)
-    told = await seen(house)
+        api_server.agent_runner.plain(LOOP, name=name)
+    api_server.agent_runner.agent(COUNTER, "counter", more="echo '{\"count\": 3}'")
+    api_server.agent_runner.agent(ASKER, "asker")
+    api_server.agent_runner.models.answer_with(answers)
+    told = await seen(api_server)
     assert told["warned"] == []  # nothing had to be removed, nothing was out of order
     assert not [name for name in told if name != "stranger" and isinstance(told[name], dict) and told[name]["failed"]]
 
@@ -102,7 +104,7 @@ async def test_ag_uis_own_client_reads_runs_and_finds_nothing_out_of_order(house
     assert told["left"]["error"]["code"] == "abort"  # its own word for having left
     assert told["stranger"]["failed"].startswith("HTTP 401")
     with trio.fail_after(PATIENCE):
-        while (await house.get("/v1/runs", params={"status": "running"}))["runs"]:
+        while (await api_server.get("/v1/runs", params={"status": "running"}))["runs"]:
             await trio.sleep(0.01)
-    ends = [run["status"] for run in (await house.get("/v1/runs"))["runs"]]
+    ends = [run["status"] for run in (await api_server.get("/v1/runs"))["runs"]]
     assert (ends.count("cancelled"), ends.count("failed")) == (2, 1)  # what was stopped, and what was left

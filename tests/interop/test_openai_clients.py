@@ -12,7 +12,7 @@ import trio
 from interop.environments import CONTROL, HERE, INSTALLED, OPENAI, needs
 from support.fake_models import Reply, Request
 from support.http_agents import HELLO, LOOP
-from support.http_server import House, Serve, serve
+from support.http_server import ApiServer, Serve, serve
 from support.waiting import PATIENCE
 
 from callboard.supervisors.process import start_process
@@ -41,19 +41,19 @@ def scripted(request: Request) -> Reply | str:
 
 
 @pytest.fixture
-async def house(serve: Serve) -> AsyncIterator[House]:
+async def api_server(serve: Serve) -> AsyncIterator[ApiServer]:
     """A server whose model is `scripted`."""
     async with serve(rag_embedding_model="fake:vectors") as served:
-        (served.stage.plain(LOOP, name="clerk") / "tools.sh").write_text(ADD)
-        served.stage.agent(HELLO, name="hello")
-        served.stage.models.answer_with(scripted)
+        (served.agent_runner.plain(LOOP, name="clerk") / "tools.sh").write_text(ADD)
+        served.agent_runner.agent(HELLO, name="hello")
+        served.agent_runner.models.answer_with(scripted)
         yield served
 
 
-async def outcomes(house: House, *command: object) -> dict[str, str]:
+async def outcomes(api_server: ApiServer, *command: object) -> dict[str, str]:
     """The outcome of each check of a client program."""
-    program = [*map(str, command), f"{house.url}/v1", house.token]
-    process = await start_process(house.stage.root.kernel.actor, program, stdin="null")
+    program = [*map(str, command), f"{api_server.url}/v1", api_server.token]
+    process = await start_process(api_server.agent_runner.root.kernel.actor, program, stdin="null")
     assert process.stdout is not None
     said = b""
     with trio.fail_after(5 * PATIENCE):
@@ -70,8 +70,8 @@ def failed(found: dict[str, str]) -> dict[str, str]:
 
 
 @needs("control")
-async def test_every_check_of_the_openai_sdk_passes(house: House) -> None:
-    found = await outcomes(house, CONTROL / "python", HERE / "clients/openai_checks.py")
+async def test_every_check_of_the_openai_sdk_passes(api_server: ApiServer) -> None:
+    found = await outcomes(api_server, CONTROL / "python", HERE / "clients/openai_checks.py")
     assert not failed(found)
     assert len(found) >= 34
 
@@ -79,16 +79,16 @@ async def test_every_check_of_the_openai_sdk_passes(house: House) -> None:
 @needs("openai")
 @pytest.mark.full
 @pytest.mark.timeout(6 * PATIENCE)
-async def test_every_check_of_litellm_langchain_instructor_and_llm_passes(house: House) -> None:
-    found = await outcomes(house, OPENAI / "python", HERE / "clients/openai_wrappers.py")
+async def test_every_check_of_litellm_langchain_instructor_and_llm_passes(api_server: ApiServer) -> None:
+    found = await outcomes(api_server, OPENAI / "python", HERE / "clients/openai_wrappers.py")
     assert not failed(found)
     assert len(found) >= 17
 
 
 @needs("node")
 @pytest.mark.timeout(6 * PATIENCE)
-async def test_every_check_of_the_ai_sdk_and_openai_node_passes(house: House) -> None:
+async def test_every_check_of_the_ai_sdk_and_openai_node_passes(api_server: ApiServer) -> None:
     node = INSTALLED / "node/node_modules/node/bin/node"
-    found = await outcomes(house, node, HERE / "clients/ai_sdk.mjs", INSTALLED / "node")
+    found = await outcomes(api_server, node, HERE / "clients/ai_sdk.mjs", INSTALLED / "node")
     assert not failed(found)
     assert len(found) >= 13

@@ -14,9 +14,9 @@ pytestmark = needs("control")
 
 
 async def test_openais_own_sdk_plays_its_tools_shows_images_and_knows_our_errors(serve: Serve) -> None:
-    async with serve(api={"limits": {"rate_limit_per_minute": 5, "rate_limit_burst": 10}}) as house:
-        house.stage.plain(LOOP, name="clerk")
-        house.stage.models.answer_with(
+    async with serve(api={"limits": {"rate_limit_per_minute": 5, "rate_limit_burst": 10}}) as api_server:
+        api_server.agent_runner.plain(LOOP, name="clerk")
+        api_server.agent_runner.models.answer_with(
             lambda request: (
                 f"It is {request.results[-1]}."
                 if request.results
@@ -25,7 +25,7 @@ async def test_openais_own_sdk_plays_its_tools_shows_images_and_knows_our_errors
                 else "a dot"
             )
         )
-        got = await client(house, "openai_tools.py", f"{house.url}/v1", house.token)
+        got = await client(api_server, "openai_tools.py", f"{api_server.url}/v1", api_server.token)
     assert got["whole"] == ["tool_calls", "lookup", {"word": "sky"}, "It is green."]
     assert got["streamed"] == ["tool_calls", "lookup"]
     assert got["seen"] == "a dot"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import trio
 from interop.environments import HERE, MODERN, needs, printed_port
-from support.mcp_processes import House
+from support.mcp_processes import McpProcesses
 
 from callboard.actors.io.http.transport import TrioTransport
 from callboard.actors.io.oauth.authorization import Authorization, Redirect
@@ -27,14 +27,14 @@ PROGRAM = [str(MODERN / "python"), str(HERE / "servers/sdk_auth.py")]
 class Lab:
     """A process of ours, and the server."""
 
-    def __init__(self, house: House, origin: str, directory: Path) -> None:
-        self.house = house
+    def __init__(self, mcp_processes: McpProcesses, origin: str, directory: Path) -> None:
+        self.mcp_processes = mcp_processes
         self.origin = origin
         self.http = httpx.AsyncClient(transport=TrioTransport(), trust_env=False)
         self.entry = Server(name="sdk", type="http", url=f"{origin}/mcp")
         self.store = LoginStore(folder({"XDG_STATE_HOME": str(directory)}), self.entry)
-        house.environ["XDG_STATE_HOME"] = str(directory)
-        house.build(self.entry)
+        mcp_processes.environ["XDG_STATE_HOME"] = str(directory)
+        mcp_processes.build(self.entry)
 
     async def sign_in(self) -> None:
         async def person(request: Authorization, redirect: Redirect) -> str:
@@ -52,13 +52,13 @@ class Lab:
         await sign_in(self.entry, self.store, {}, person)
 
     async def whoami(self, agent: str = "/agent") -> str:
-        return await self.house.call(self.house.scope(agent), "sdk", "whoami")
+        return await self.mcp_processes.call(self.mcp_processes.scope(agent), "sdk", "whoami")
 
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
     async with Root() as root, printed_port(root.actor, PROGRAM) as port:
-        yield Lab(House(root, tmp_path), f"http://127.0.0.1:{port}", tmp_path)
+        yield Lab(McpProcesses(root, tmp_path), f"http://127.0.0.1:{port}", tmp_path)
 
 
 async def test_signed_in_refreshed_and_revoked(lab: Lab) -> None:

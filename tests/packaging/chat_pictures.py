@@ -43,7 +43,7 @@ def total(n: int) -> int:
 CODE = "def total(n):\n    return sum(range(1, n))\n"
 
 
-class Stage:
+class PictureSetup:
     """A directory with a configuration, a file to work on, and a model that says what `answers` says."""
 
     def __init__(self, models: FakeModels, directory: Path) -> None:
@@ -91,28 +91,30 @@ class Stage:
             yield terminal
 
 
-def first_start(stage: Stage) -> Coloured:
+def first_start(picture_setup: PictureSetup) -> Coloured:
     """The wizard, where a key is in the environment and nothing is configured."""
-    nothing = str(stage.work / "nothing")
-    with stage.terminal(CALLBOARD_CONFIG_DIR=nothing, ANTHROPIC_API_KEY="sk-ant-none") as terminal:
+    nothing = str(picture_setup.work / "nothing")
+    with picture_setup.terminal(CALLBOARD_CONFIG_DIR=nothing, ANTHROPIC_API_KEY="sk-ant-none") as terminal:
         terminal.shows("arrows or a number")
         return _looked(terminal)
 
 
-def answer(stage: Stage) -> Coloured:
+def answer(picture_setup: PictureSetup) -> Coloured:
     """An answer with code, after a call of a tool."""
-    stage.models.script(Reply(calls=[("fs_read", {"path": "total.py"})]), Reply(text=ANSWER, input_tokens=1_204))
-    with stage.terminal("chat", "coder") as terminal:
+    picture_setup.models.script(
+        Reply(calls=[("fs_read", {"path": "total.py"})]), Reply(text=ANSWER, input_tokens=1_204)
+    )
+    with picture_setup.terminal("chat", "coder") as terminal:
         _asks(terminal, "coder> ", "Why is total(3) not 6?")
         terminal.shows("still 0\n(.*\n)*coder> ")
         return _looked(terminal)
 
 
-def question(stage: Stage) -> Coloured:
+def question(picture_setup: PictureSetup) -> Coloured:
     """Permission for a change, which is shown."""
     patch = {"path": "total.py", "old": "range(1, n)", "new": "range(1, n + 1)"}
-    stage.models.script(Reply(calls=[("fs_patch", _patch(patch))]))
-    with stage.terminal("chat", "coder") as terminal:
+    picture_setup.models.script(Reply(calls=[("fs_patch", _patch(patch))]))
+    with picture_setup.terminal("chat", "coder") as terminal:
         _asks(terminal, "coder> ", "Mend it, please")
         terminal.shows("typed text says why not")
         return _looked(terminal)
@@ -123,7 +125,7 @@ def _patch(wanted: dict[str, str]) -> dict[str, str]:
     return {"path": wanted["path"], "contents": f"{diff}+    return sum({wanted['new']})\n"}
 
 
-def children(stage: Stage) -> Coloured:
+def children(picture_setup: PictureSetup) -> Coloured:
     """Agents that another has begun, at work."""
     never = trio.Event()
     spawn = [("agent__spawn", {"agent": name, "prompt": f"{name}: the draft"}) for name in ("reader", "critic")]
@@ -131,23 +133,23 @@ def children(stage: Stage) -> Coloured:
     def answered(request: Request) -> Reply:
         return Reply(hold=never) if request.results or "draft" in request.prompt else Reply(calls=spawn)
 
-    stage.models.answer_with(answered)
-    with stage.terminal("chat", "lead") as terminal:
+    picture_setup.models.answer_with(answered)
+    with picture_setup.terminal("chat", "lead") as terminal:
         _asks(terminal, "lead> ", "Have two look at it")
         terminal.shows(r"agent_critic_\w+ \(agent\), 1 turn")
         return _looked(terminal)
 
 
-def completion(stage: Stage) -> Coloured:
+def completion(picture_setup: PictureSetup) -> Coloured:
     """The list of completions."""
-    with stage.terminal("chat") as terminal:
+    with picture_setup.terminal("chat") as terminal:
         terminal.shows("lists commands")
         terminal.press(".s")
         terminal.shows("Start a session")
         return _looked(terminal)
 
 
-SCENES: dict[str, Callable[[Stage], Coloured]] = {
+SCENES: dict[str, Callable[[PictureSetup], Coloured]] = {
     "first-start": first_start,
     "answer": answer,
     "question": question,
@@ -190,7 +192,7 @@ def played(name: str) -> Coloured:
     models, token, scope = ready.get()
     try:
         with tempfile.TemporaryDirectory() as directory:
-            return SCENES[name](Stage(models, Path(directory)))
+            return SCENES[name](PictureSetup(models, Path(directory)))
     finally:
         token.run_sync_soon(scope.cancel)
         thread.join()

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.answering_person import Person
 from support.fake_models import FakeModels, Reply
 from support.mcp_entries import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
@@ -81,10 +81,10 @@ def compare(walk: Walk, name: str) -> None:
 
 
 @pytest.fixture
-async def stage(fake_model: FakeModels, tmp_path: Path) -> AsyncIterator[Stage]:
+async def agent_runner(fake_model: FakeModels, tmp_path: Path) -> AsyncIterator[AgentRunner]:
     config_dir = fake_model.config_dir(tmp_path)
     async with callboard.Root(config_dir=config_dir) as root:
-        yield Stage(config_dir, fake_model, root)
+        yield AgentRunner(config_dir, fake_model, root)
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def walk() -> Iterator[Walk]:
         yield walk
 
 
-async def test_a_prompt_through_a_graph_of_one_node(stage: Stage, walk: Walk) -> None:
-    stage.agent(
+async def test_a_prompt_through_a_graph_of_one_node(agent_runner: AgentRunner, walk: Walk) -> None:
+    agent_runner.agent(
         """
         start: say
         nodes:
@@ -103,20 +103,22 @@ async def test_a_prompt_through_a_graph_of_one_node(stage: Stage, walk: Walk) ->
           end: {type: end, output: "{{said}}"}
         """
     )
-    for path in [stage.config_dir, *stage.config_dir.rglob("*")]:
+    for path in [agent_runner.config_dir, *agent_runner.config_dir.rglob("*")]:
         os.utime(path, (0, 0))  # files that were written a moment ago are read again
     for walk.on in (False, False, True):
-        outcome = await callboard.run("g", "hello", root=stage.root)  # not heard: nothing is told that nothing hears
+        outcome = await callboard.run(
+            "g", "hello", root=agent_runner.root
+        )  # not heard: nothing is told that nothing hears
         assert outcome.output == "ok"
     walk.on = False
     compare(walk, "a prompt")
 
 
-async def test_a_call_of_an_mcp_tool(stage: Stage, walk: Walk) -> None:
-    mcp_json(stage.config_dir, srv=scripted())
+async def test_a_call_of_an_mcp_tool(agent_runner: AgentRunner, walk: Walk) -> None:
+    mcp_json(agent_runner.config_dir, srv=scripted())
     agent = Agent(name="a", instructions="Help.", mcp_servers=("srv",), mcp_tools="direct")
     call = ("srv__add", {"a": 1, "b": 2})
-    stage.models.script(Reply(calls=[call]), Reply(calls=[call]), "3")
+    agent_runner.models.script(Reply(calls=[call]), Reply(calls=[call]), "3")
     calls = 0
 
     def hear(event: Event) -> None:
@@ -126,13 +128,13 @@ async def test_a_call_of_an_mcp_tool(stage: Stage, walk: Walk) -> None:
             counting(event)
 
     counting = walk.between("tool.call.started", "tool.call.finished")
-    outcome = await stage.run("go", target=agent, on_event=hear, yes=True)
+    outcome = await agent_runner.run("go", target=agent, on_event=hear, yes=True)
     assert outcome.output == "3"
     compare(walk, "an MCP call")
 
 
-async def test_a_question_of_a_node_and_its_answer(stage: Stage, walk: Walk) -> None:
-    stage.agent(
+async def test_a_question_of_a_node_and_its_answer(agent_runner: AgentRunner, walk: Walk) -> None:
+    agent_runner.agent(
         """
         start: who
         nodes:
@@ -140,9 +142,9 @@ async def test_a_question_of_a_node_and_its_answer(stage: Stage, walk: Walk) -> 
           end: {type: end, output: "{{who}}"}
         """
     )
-    kernel = stage.root.kernel
+    kernel = agent_runner.root.kernel
     with kernel.questions.attach(Person(kernel, lambda _: "me")):
-        await stage.run("hello")
-        outcome = await stage.run("hello", on_event=walk.between("node.entered", "node.exited"))
+        await agent_runner.run("hello")
+        outcome = await agent_runner.run("hello", on_event=walk.between("node.entered", "node.exited"))
     assert outcome.output == "me"
     compare(walk, "a question")

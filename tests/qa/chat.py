@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from qa.home import House
+from qa.home import QaHome
 from qa.terminal import CTRL_U, Terminal
 
 TEMPLATE = (
@@ -26,8 +26,8 @@ class Chat:
 
     terminal: Terminal
 
-    def __init__(self, house: House, *arguments: str) -> None:
-        self.house = house
+    def __init__(self, qa_home: QaHome, *arguments: str) -> None:
+        self.qa_home = qa_home
         self._arguments = arguments
         self._open = ExitStack()
         self._settings: dict[str, object] = {}
@@ -38,8 +38,8 @@ class Chat:
             return
         self.close()
         self._settings = settings
-        self.house.settings(left_prompt=TEMPLATE, right_prompt="", **{"save_session": False, **settings})
-        self.terminal = self._open.enter_context(self.house.terminal(*self._arguments))
+        self.qa_home.settings(left_prompt=TEMPLATE, right_prompt="", **{"save_session": False, **settings})
+        self.terminal = self._open.enter_context(self.qa_home.terminal(*self._arguments))
         self.idle()
 
     @property
@@ -77,9 +77,9 @@ class Chat:
 
     def edits(self, line: str) -> str:
         """Types a line that opens the editor, and waits until that is closed and the prompt is back."""
-        self.house.edited.unlink(missing_ok=True)
+        self.qa_home.edited.unlink(missing_ok=True)
         self.terminal.line(line)
-        self.terminal.sees(self.house.edited.exists, "the editor was not opened")
+        self.terminal.sees(self.qa_home.edited.exists, "the editor was not opened")
         self.terminal.sees(lambda: self.terminal.is_raw, "the editor was not closed")
         return self.idle()
 

@@ -34,7 +34,7 @@ class Ended(NamedTuple):
     shown: str
 
 
-class House:
+class QaHome:
     """See the module.
 
     Attributes:
@@ -137,8 +137,8 @@ class House:
 
 
 @contextmanager
-def open_house(directory: Path) -> Iterator[House]:
-    """A house; its model server runs in a thread of its own, since programs at terminals are waited for in this one."""
+def open_qa_home(directory: Path) -> Iterator[QaHome]:
+    """Make the home. Its model server has a thread of its own, because this one waits for programs at terminals."""
     ready: queue.Queue[tuple[FakeModels, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.Queue()
 
     async def serve() -> None:
@@ -152,7 +152,7 @@ def open_house(directory: Path) -> Iterator[House]:
     thread.start()
     server, token, scope = ready.get()
     try:
-        yield House(server, directory)
+        yield QaHome(server, directory)
     finally:
         token.run_sync_soon(scope.cancel)
         thread.join()

@@ -14,8 +14,8 @@ from support.messages import has_message
 def test_p13_1_c11_1_an_agent_answers_with_its_tools(chat: Chat) -> None:
     chat.into(".agent clerk", "a:clerk")
     chat.say("hello", "You said: hello")
-    assert "You are the clerk" in chat.house.last().system
-    assert "drawer" in chat.house.last().offered
+    assert "You are the clerk" in chat.qa_home.last().system
+    assert "drawer" in chat.qa_home.last().offered
 
 
 def test_p13_2_c11_2_an_agent_in_a_session(chat: Chat) -> None:
@@ -24,10 +24,10 @@ def test_p13_2_c11_2_an_agent_in_a_session(chat: Chat) -> None:
 
 def test_p13_3_c11_3_an_agent_with_a_value(chat: Chat) -> None:
     chat.into(".agent clerk who=Grace", "a:clerk")
-    chat.house.says(Reply(calls=[("drawer", {})]), "Pencils.")
+    chat.qa_home.says(Reply(calls=[("drawer", {})]), "Pencils.")
     chat.say("look", "Pencils.")
-    assert "you work for Grace" in chat.house.last().system
-    assert "for Grace: pencils" in chat.house.last().results[0]
+    assert "you work for Grace" in chat.qa_home.last().system
+    assert "for Grace: pencils" in chat.qa_home.last().results[0]
 
 
 def test_p13_4_c11_4_an_agent_is_shown(chat: Chat) -> None:
@@ -45,7 +45,7 @@ def test_p13_7_p22_4_c11_7_an_agents_file_opens_in_the_editor(chat: Chat) -> Non
     chat.into(".agent clerk", "a:clerk")
     chat.edits(".edit agent-config")
     chat.say("hello", "You said: hello")
-    assert "Looks after files" in chat.house.opened()
+    assert "Looks after files" in chat.qa_home.opened()
 
 
 def test_p13_8_c11_8_an_agent_is_left(chat: Chat) -> None:
@@ -55,12 +55,12 @@ def test_p13_8_c11_8_an_agent_is_left(chat: Chat) -> None:
 
 def test_p13_9_p25_4_c11_9_the_servers_of_an_agent_come_and_go_with_it(chat: Chat) -> None:
     chat.into(".agent librarian", "a:librarian")
-    chat.house.says(Reply(calls=[("books__add", {"a": 20, "b": 22})]), "It is 42.")
+    chat.qa_home.says(Reply(calls=[("books__add", {"a": 20, "b": 22})]), "It is 42.")
     chat.say("add", "It is 42.")
-    assert chat.house.last().results == ["42"]
+    assert chat.qa_home.last().results == ["42"]
     chat.out(".exit agent", "a:")
     chat.say("and now?", "You said: and now?")
-    assert not any("books" in name for name in chat.house.last().offered)
+    assert not any("books" in name for name in chat.qa_home.last().offered)
 
 
 def test_p13_10_p25_8_i3_an_agent_that_needs_servers_does_not_begin_without_their_support(chat: Chat) -> None:
@@ -74,22 +74,22 @@ def test_p13_10_p25_8_i3_an_agent_that_needs_servers_does_not_begin_without_thei
 
 def test_p13_11_c11_10_a_tool_runs_and_the_model_gets_its_result(chat: Chat) -> None:
     chat.into(".agent clerk", "a:clerk")
-    chat.house.says(Reply(calls=[("drawer", {"label": "ink"})]), "There is ink.")
+    chat.qa_home.says(Reply(calls=[("drawer", {"label": "ink"})]), "There is ink.")
     chat.say("look into it", "There is ink.")
-    assert "ink" in chat.house.last().results[0]
+    assert "ink" in chat.qa_home.last().results[0]
 
 
 def test_p13_12_c11_11_an_agent_has_the_global_tools_that_it_names(chat: Chat) -> None:
     chat.into(".agent clerk", "a:clerk")
-    chat.house.says(Reply(calls=[("get_current_time", {})]), "Late.")
+    chat.qa_home.says(Reply(calls=[("get_current_time", {})]), "Late.")
     chat.say("what time is it?", "Late.")
-    assert {"drawer", "get_current_time"} <= set(chat.house.last().offered)
-    assert "error" not in chat.house.last().results[0]
+    assert {"drawer", "get_current_time"} <= set(chat.qa_home.last().offered)
+    assert "error" not in chat.qa_home.last().results[0]
 
 
 def test_p13_15_p13_14_c11_13_c11_14_a_todo_list_has_an_agent_go_on_until_it_is_cleared(chat: Chat) -> None:
     chat.into(".agent worker", "a:worker")
-    chat.house.says(
+    chat.qa_home.says(
         Reply(calls=[("todo__init", {"goal": "cake"}), ("todo__add", {"task": "eggs"})]),
         "I have a list.",
         Reply(calls=[("todo__done", {"id": 1})]),
@@ -133,9 +133,9 @@ def test_p14_1_p14_2_p14_3_p14_4_p14_9_c12_1_c12_2_children_run_and_are_listed_c
             return Reply(calls=[("agent__collect", {"id": ids[1]})])
         return "All collected."
 
-    chat.house.models.answer_with(decide)
+    chat.qa_home.models.answer_with(decide)
     chat.say("have it done", "All collected.")
-    results = [request for request in chat.house.requests() if "You are the boss" in request.system][-1].results
+    results = [request for request in chat.qa_home.requests() if "You are the boss" in request.system][-1].results
     assert len(ids) == 2
     assert "capacity" in results[2].lower()
     assert all(id in results[3] for id in ids)
@@ -156,9 +156,9 @@ def test_p14_5_a_child_is_cancelled(chat: Chat) -> None:
             return Reply(calls=[("agent__cancel", {"id": json.loads(results[0])["id"]})])
         return "It is cancelled."
 
-    chat.house.models.answer_with(decide)
+    chat.qa_home.models.answer_with(decide)
     chat.say("cancel it", "It is cancelled.")
-    boss = [request for request in chat.house.requests() if "You are the boss" in request.system][-1]
+    boss = [request for request in chat.qa_home.requests() if "You are the boss" in request.system][-1]
     assert "cancel" in boss.results[1]
 
 
@@ -179,7 +179,7 @@ def test_p14_8_c12_6_an_agent_too_deep_is_refused(chat: Chat) -> None:
         seen.extend(results)
         return "I could not."
 
-    chat.house.models.answer_with(decide)
+    chat.qa_home.models.answer_with(decide)
     chat.say("go", "Deep enough.")
     assert has_message(seen[0], "work.context.RunContext.too_deep", depth="2", most="1")
 
@@ -209,7 +209,7 @@ def test_p14_10_a_sibling_finds_the_message_in_its_inbox(chat: Chat) -> None:
         pause = 0.05 if len(results) < 20 else 0.5  # a busy machine starts the other one late
         return Reply(calls=[("agent__check_inbox", {})], delay=pause) if len(results) < 40 else "Nothing came."
 
-    chat.house.models.answer_with(decide)
+    chat.qa_home.models.answer_with(decide)
     chat.say("talk to each other", "They have talked.")
     assert found
 
@@ -245,11 +245,11 @@ def test_p14_6_p14_7_c12_3_c12_4_c12_5_the_parent_hears_what_its_children_ask_an
             return Reply(calls=[("agent__collect", {"id": id}) for id in ids])
         return "Both are painted."
 
-    chat.house.models.answer_with(decide)
+    chat.qa_home.models.answer_with(decide)
     shown = chat.say("paint them", "Both are painted.")
     assert sorted(told) == ["[ask] Colour of door 1?", "[ask] Colour of door 2?"]
     assert any("door 1" in each and "door 2" in each for each in last_notice)  # one notice has all that are open
-    boss = [request for request in chat.house.requests() if "You are the boss" in request.system][-1]
+    boss = [request for request in chat.qa_home.requests() if "You are the boss" in request.system][-1]
     assert "door 1 is red." in boss.results[-2]
     assert "door 2 is blue." in boss.results[-1]
     for door in ("door 1", "door 2"):  # the person sees them as well, with who asks, and that they are closed
@@ -278,7 +278,7 @@ def test_c21_4_an_agent_that_was_shortened_goes_on_with_its_list(chat: Chat) -> 
         gone_on.append(str(request.json["messages"]))
         return replies.pop(0)
 
-    chat.house.models.answer_with(decide)
+    chat.qa_home.models.answer_with(decide)
     shown = chat.say("bake", "All is done.")
     assert "plodder goes on: 1 open todo" in shown
     assert "plodder summarises its first 5 messages" in shown

@@ -8,7 +8,7 @@ from qa.terminal import ENTER
 
 def said(chat: Chat) -> list[str]:
     """What the model was told last, without the system's part."""
-    return [message["content"] for message in chat.house.last().json["messages"] if message["role"] != "system"]
+    return [message["content"] for message in chat.qa_home.last().json["messages"] if message["role"] != "system"]
 
 
 def test_p12_1_c10_1_a_session_without_a_name_is_temporary(chat: Chat) -> None:
@@ -36,7 +36,7 @@ def test_p12_4_p22_3_c10_4_a_session_opens_in_the_editor(chat: Chat) -> None:
     chat.say("something said", "You said: something said")
     chat.edits(".edit session")
     chat.say("and on", "You said: and on")
-    assert "something said" in chat.house.opened()
+    assert "something said" in chat.qa_home.opened()
 
 
 def test_p12_5_c10_5_a_session_is_kept_under_a_name(chat: Chat) -> None:
@@ -58,10 +58,10 @@ def test_p12_7_p23_2_c10_7_a_session_is_compressed(chat: Chat) -> None:
     chat.into(".session", "s:temp")
     for text in ("one", "two", "three"):
         chat.say(text, f"You said: {text}")
-    chat.house.says("A short summary.", "Fine.")
+    chat.qa_home.says("A short summary.", "Fine.")
     chat.say(".compress session", "(?i)compress.*\n(.*\n)*.*(compressed|messages|tokens)")
     chat.say("go on", "Fine.")
-    assert "A short summary." in str(chat.house.last().json["messages"])
+    assert "A short summary." in str(chat.qa_home.last().json["messages"])
     assert "one" not in said(chat)
 
 
@@ -103,7 +103,7 @@ def test_p23_3_c21_3_a_session_without_a_name_gets_one(chat: Chat) -> None:
     chat.begin(save_session=True)
     chat.into(".session", "s:temp")
     chat.say("bridges of Rome", "You said: bridges of Rome")
-    chat.house.says("Bridges of Rome")
+    chat.qa_home.says("Bridges of Rome")
     chat.terminal.line(".exit session")
     chat.idle()
     chat.say(".list sessions", "(?i)bridges-of-rome")
@@ -113,7 +113,7 @@ def test_p12_10_c10_9_p25_5_a_session_has_the_servers_that_it_names(chat: Chat) 
     chat.into(".session", "s:temp")
     chat.terminal.line(".set enabled_mcp_servers books")
     chat.say("what is there?", "You said: what is there?")
-    assert any(name.startswith("books__") for name in chat.house.last().offered)
+    assert any(name.startswith("books__") for name in chat.qa_home.last().offered)
     chat.out(".exit session", "s:")
     chat.say("and now?", "You said: and now?")
-    assert not any(name.startswith("books__") for name in chat.house.last().offered)
+    assert not any(name.startswith("books__") for name in chat.qa_home.last().offered)

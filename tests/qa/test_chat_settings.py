@@ -20,7 +20,7 @@ def setting(chat: Chat, key: str, value: str) -> None:
 def offered(chat: Chat) -> set[str]:
     """The servers whose tools a request offers."""
     chat.say("what is there?", "You said: what is there?")
-    return {name.split("__")[0] for name in chat.house.last().offered if "__" in name} & {"books", "numbers"}
+    return {name.split("__")[0] for name in chat.qa_home.last().offered if "__" in name} & {"books", "numbers"}
 
 
 @pytest.mark.parametrize(
@@ -32,14 +32,14 @@ def test_p17_1_p17_2_p17_9_p17_11_c15_1_c15_2_numbers_go_with_requests(
 ) -> None:
     setting(chat, key, value)
     chat.say("hello", "You said: hello")
-    body = chat.house.last().json
+    body = chat.qa_home.last().json
     if sent:
         assert body[sent[0]] == sent[1]
     else:
         assert 4096 in (body.get("max_tokens"), body.get("max_completion_tokens"))
     setting(chat, key, "null")
     chat.say("hello", "You said: hello")
-    assert key not in chat.house.last().json
+    assert key not in chat.qa_home.last().json
 
 
 @pytest.mark.parametrize("command", [".set model fake:other", ".model fake:other"])
@@ -47,24 +47,24 @@ def test_p17_3_c15_3_another_model_answers(chat: Chat, command: str) -> None:
     chat.terminal.line(command)
     chat.terminal.asks("other> *$")
     chat.say("hello", "You said: hello")
-    assert chat.house.last().json["model"] == "other"
+    assert chat.qa_home.last().json["model"] == "other"
     chat.terminal.line(".model fake:model")
     chat.terminal.asks("model> *$")
 
 
 def test_p17_5_c15_5_answers_are_shown_while_they_grow_or_when_they_are_whole(chat: Chat) -> None:
     lines = "The first line.\n\nThe second line."
-    chat.house.says(Reply(lines, piece=17, stall=b"first line."), lines)
+    chat.qa_home.says(Reply(lines, piece=17, stall=b"first line."), lines)
     chat.terminal.line("two lines")
     chat.terminal.shows("The first line.")
     chat.terminal.shows_not("The second line.")
-    assert chat.house.last().json["stream"] is True
+    assert chat.qa_home.last().json["stream"] is True
     chat.terminal.press(CTRL_C)
     chat.terminal.shows("interrupted")
     chat.idle()
     setting(chat, "stream", "false")
     chat.say("two lines", "The second line.")
-    assert not chat.house.last().json.get("stream")  # so that it can't have come but whole
+    assert not chat.qa_home.last().json.get("stream")  # so that it can't have come but whole
     setting(chat, "stream", "null")
 
 
@@ -72,17 +72,17 @@ CODE = "Say **this**:\n\n```python\nimport os\n```"
 
 
 def test_p17_7_c15_7_answers_are_rendered_and_coloured_or_shown_as_they_were_written(chat: Chat) -> None:
-    chat.house.says(CODE)
+    chat.qa_home.says(CODE)
     shown = chat.say("some code", "import os")
     assert "Say this:" in shown
     assert re.search(r"\x1b\[[0-9;]+mimport ", chat.terminal.sent())
     setting(chat, "highlight", "false")
-    chat.house.says(CODE)
+    chat.qa_home.says(CODE)
     shown = chat.say("some code", "import os")
     assert CODE in shown
     assert not re.search(r"\x1b\[[0-9;]*mimport", chat.terminal.sent())
     setting(chat, "highlight", "true")
-    chat.house.says(CODE)
+    chat.qa_home.says(CODE)
     assert "Say this:" in chat.say("some code", "import os")
     setting(chat, "highlight", "null")
 
@@ -91,7 +91,7 @@ def test_p17_6_c15_6_what_is_said_is_kept_in_a_file_of_messages(chat: Chat) -> N
     setting(chat, "save", "true")
     chat.say("remember the bridge", "You said: remember the bridge")
     setting(chat, "save", "false")  # which waits until the line before is over
-    assert "remember the bridge" in (chat.house.config / "messages.md").read_text()
+    assert "remember the bridge" in (chat.qa_home.config / "messages.md").read_text()
 
 
 def test_p10_4_c8_4_the_last_answer_is_copied_by_the_terminal(chat: Chat) -> None:
@@ -102,9 +102,9 @@ def test_p10_4_c8_4_the_last_answer_is_copied_by_the_terminal(chat: Chat) -> Non
 
 def test_p17_4_c15_4_a_dry_run_asks_no_model(chat: Chat) -> None:
     setting(chat, "dry_run", "true")
-    before = len(chat.house.requests())
+    before = len(chat.qa_home.requests())
     chat.say("hello there", "not sent")
-    assert len(chat.house.requests()) == before
+    assert len(chat.qa_home.requests()) == before
     setting(chat, "dry_run", "false")
 
 
@@ -141,10 +141,10 @@ def test_p17_10_c15_9_the_threshold_of_compression_is_changed(chat: Chat) -> Non
 def test_p17_12_p17_13_tools_are_offered_or_not(chat: Chat) -> None:
     setting(chat, "enabled_tools", "all")
     chat.say("hello", "You said: hello")
-    assert {"fs_cat", "execute_command"} <= set(chat.house.last().offered)
+    assert {"fs_cat", "execute_command"} <= set(chat.qa_home.last().offered)
     setting(chat, "function_calling_support", "false")
     chat.say("hello", "You said: hello")
-    assert chat.house.last().offered == []
+    assert chat.qa_home.last().offered == []
     setting(chat, "function_calling_support", "true")
     setting(chat, "enabled_tools", "null")
 
@@ -164,13 +164,13 @@ def test_p16_1_c14_1_servers_of_the_settings_are_there_from_the_beginning(chat: 
 
 def test_p16_2_p16_3_p16_4_c14_4_c14_5_c14_6_a_server_is_searched_described_and_invoked(chat: Chat) -> None:
     chat.begin(enabled_mcp_servers="books", mcp_tools="meta")
-    chat.house.says(
+    chat.qa_home.says(
         Reply(calls=[("mcp_search_books", {"query": "add numbers"}), ("mcp_describe_books", {"tool": "add"})]),
         Reply(calls=[("mcp_invoke_books", {"tool": "add", "arguments": {"a": 20, "b": 22}})]),
         "It is 42.",
     )
     chat.say("add them", "It is 42.")
-    searched, described, invoked = chat.house.last().results
+    searched, described, invoked = chat.qa_home.last().results
     assert "add" in searched
     assert "arguments" in described
     assert "42" in invoked
@@ -212,9 +212,9 @@ def test_p11_9_p25_2_p25_6_global_servers_are_back_when_a_role_or_an_agent_is_le
         assert offered(chat) == {"books"}
         chat.out(f".exit {kind}", mark)
         assert offered(chat) == {"numbers"}
-    chat.house.says(Reply(calls=[("numbers__add", {"a": 20, "b": 22})]), "It is 42.")
+    chat.qa_home.says(Reply(calls=[("numbers__add", {"a": 20, "b": 22})]), "It is 42.")
     chat.say("add", "It is 42.")
-    assert chat.house.last().results == ["42"]
+    assert chat.qa_home.last().results == ["42"]
 
 
 def test_i4_a_role_is_warned_of_where_mcp_is_off_only_if_it_has_servers(chat: Chat) -> None:
@@ -238,13 +238,13 @@ def test_p25_7_an_alias_stands_for_its_servers(chat: Chat) -> None:
 
 def test_c22_4_a_server_that_crashes_is_told_and_the_chat_goes_on(chat: Chat) -> None:
     setting(chat, "enabled_mcp_servers", "books")
-    chat.house.says(Reply(calls=[("books__die", {"status": 3})]), "It has died.")
+    chat.qa_home.says(Reply(calls=[("books__die", {"status": 3})]), "It has died.")
     chat.terminal.line("kill it")
     chat.terminal.shows("chat asks: Allow books__die")
     chat.terminal.choose("1" + ENTER)
     chat.terminal.shows("It has died.")
     chat.idle()
-    assert "error" in chat.house.last().results[0]
+    assert "error" in chat.qa_home.last().results[0]
     chat.say("and on", "You said: and on")
     setting(chat, "enabled_mcp_servers", "null")
 
@@ -274,14 +274,14 @@ def test_p18_2_c16_2_agents_are_completed(chat: Chat) -> None:
 
 
 def test_p18_3_c16_3_sessions_are_completed(chat: Chat) -> None:
-    chat.house.settings()  # those of a chat that has just begun save no session
-    assert chat.house.loki("-s", "bridges", "hello").code == 0
+    chat.qa_home.settings()  # those of a chat that has just begun save no session
+    assert chat.qa_home.loki("-s", "bridges", "hello").code == 0
     completed(chat, ".session br", "bridges")
 
 
 def test_p18_4_c16_4_knowledge_bases_are_completed(chat: Chat) -> None:
-    (chat.house.config / "knowledge").mkdir(exist_ok=True)
-    (chat.house.config / "knowledge" / "vegetables.yaml").write_text("documents: [x.md]\n")
+    (chat.qa_home.config / "knowledge").mkdir(exist_ok=True)
+    (chat.qa_home.config / "knowledge" / "vegetables.yaml").write_text("documents: [x.md]\n")
     completed(chat, ".rag ve", "vegetables")
 
 

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from qa.home import House
+from qa.home import QaHome
 
 
-def test_p5_1_c5_1_a_command_is_made_of_words(house: House) -> None:
-    house.says("ls /tmp")
-    with house.terminal("loki", "-e", "list", "files", "in", "/tmp") as terminal:
+def test_p5_1_c5_1_a_command_is_made_of_words(qa_home: QaHome) -> None:
+    qa_home.says("ls /tmp")
+    with qa_home.terminal("loki", "-e", "list", "files", "in", "/tmp") as terminal:
         terminal.shows("^ls /tmp$")
         terminal.shows("execute")
-        assert house.last().prompt == "list files in /tmp"
+        assert qa_home.last().prompt == "list files in /tmp"
         terminal.choose("q")
         assert terminal.ended() == 0
 
 
-def test_p5_2_c5_2_the_command_is_explained(house: House) -> None:
-    house.says("ls /tmp", "It lists the files.")
-    with house.terminal("loki", "-e", "list files in /tmp") as terminal:
+def test_p5_2_c5_2_the_command_is_explained(qa_home: QaHome) -> None:
+    qa_home.says("ls /tmp", "It lists the files.")
+    with qa_home.terminal("loki", "-e", "list files in /tmp") as terminal:
         terminal.shows("describe.*: ?$")
         terminal.choose("d")
         terminal.shows("It lists the files.")
-        assert house.last().prompt == "ls /tmp"
+        assert qa_home.last().prompt == "ls /tmp"
         terminal.shows(r"(?s)It lists.*execute \|")
         terminal.choose("q")
         assert terminal.ended() == 0
 
 
-def test_p5_3_c5_3_the_command_is_run_when_the_person_says_so(house: House) -> None:
-    house.says("echo it-$((40 + 2))-runs")
-    with house.terminal("loki", "-e", "prove it") as terminal:
+def test_p5_3_c5_3_the_command_is_run_when_the_person_says_so(qa_home: QaHome) -> None:
+    qa_home.says("echo it-$((40 + 2))-runs")
+    with qa_home.terminal("loki", "-e", "prove it") as terminal:
         terminal.shows("execute.*: ?$")
         terminal.shows_not("it-42-runs")
         terminal.choose("y")
@@ -37,9 +37,9 @@ def test_p5_3_c5_3_the_command_is_run_when_the_person_says_so(house: House) -> N
         assert terminal.ended() == 0
 
 
-def test_p5_4_a_dry_run_of_it_asks_and_runs_nothing(house: House) -> None:
-    before = len(house.requests())
-    ended = house.loki("-e", "--dry-run", "list files")
+def test_p5_4_a_dry_run_of_it_asks_and_runs_nothing(qa_home: QaHome) -> None:
+    before = len(qa_home.requests())
+    ended = qa_home.loki("-e", "--dry-run", "list files")
     assert ended.code == 0
     assert "list files" in ended.shown
-    assert len(house.requests()) == before
+    assert len(qa_home.requests()) == before

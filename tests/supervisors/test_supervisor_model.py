@@ -132,7 +132,7 @@ class Model:
         self.last += [name for name in reversed(self.listed) if name in running]
 
 
-class Stage:
+class RootThread:
     """A real root in a thread of its own, on a mock clock, called from outside step by step."""
 
     def __init__(self) -> None:
@@ -165,12 +165,12 @@ class Stage:
 class SupervisorMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage()
+        self.root_thread = RootThread()
         self.count = 0
 
     def teardown(self) -> None:
-        self.stage.close()
-        assert not self.stage.root.tasks
+        self.root_thread.close()
+        assert not self.root_thread.root.tasks
 
     async def play(self, me: Actor, name: str) -> None:
         if self.refuse[name]:
@@ -212,9 +212,9 @@ class SupervisorMachine(RuleBasedStateMachine):
         )
 
         async def start() -> Any:
-            return await self.stage.root.start(self.site, link=False)
+            return await self.root_thread.root.start(self.site, link=False)
 
-        self.ref = self.stage.call(start)
+        self.ref = self.root_thread.call(start)
 
     def spec(self, kind: Any, significant: bool) -> ChildSpec:
         self.count += 1
@@ -235,7 +235,7 @@ class SupervisorMachine(RuleBasedStateMachine):
         if name is not None:
             child = self.site.child(name)
             assert child is not None
-            self.stage.call(child.tell, Note("crash" if crash else "return"))
+            self.root_thread.call(child.tell, Note("crash" if crash else "return"))
             self.model.states[name] = WAITING
             self.model.diary.append(f"{name} ends")
             self.model.ended(name, crashed=crash)
@@ -250,9 +250,9 @@ class SupervisorMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.5, 1.0, 3.0, 5.0, 10.0]))
     def time_passes(self, seconds: float) -> None:
         async def jump() -> None:
-            self.stage.clock.jump(seconds)
+            self.root_thread.clock.jump(seconds)
 
-        self.stage.call(jump)
+        self.root_thread.call(jump)
         self.model.advance(seconds)
 
     @alive
@@ -261,17 +261,17 @@ class SupervisorMachine(RuleBasedStateMachine):
         spec = self.spec(kind, significant)
         self.refuse[spec.name] = self.model.refuse[spec.name] = int(fails)
         if self.model.add(spec.name, kind, spec.significant):
-            self.stage.call(self.site.start_child, spec)
+            self.root_thread.call(self.site.start_child, spec)
         else:
             with pytest.raises(ActorError):
-                self.stage.call(self.site.start_child, spec)
+                self.root_thread.call(self.site.start_child, spec)
 
     @alive
     @rule(data=st.data())
     def a_child_is_stopped(self, data: st.DataObject) -> None:
         name = self.pick(data, RUNNING, WAITING)
         if name is not None:
-            self.stage.call(self.site.stop_child, name)
+            self.root_thread.call(self.site.stop_child, name)
             if self.model.states[name] == RUNNING:
                 self.model.diary.append(f"{name} ends")
             self.model.states[name] = IDLE
@@ -285,10 +285,10 @@ class SupervisorMachine(RuleBasedStateMachine):
         name = self.pick(data, IDLE)
         if name is not None:
             if self.model.start(name):
-                self.stage.call(self.site.restart_child, name)
+                self.root_thread.call(self.site.restart_child, name)
             else:
                 with pytest.raises(ActorError):
-                    self.stage.call(self.site.restart_child, name)
+                    self.root_thread.call(self.site.restart_child, name)
 
     @invariant()
     def it_is_as_the_model_says(self) -> None:

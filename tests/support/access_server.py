@@ -16,7 +16,7 @@ from trio_websocket import open_websocket_url
 
 from callboard.protocol.settings.api import ApiKey
 from support.access_keys import made_key
-from support.http_server import SOON, House, Serve
+from support.http_server import SOON, ApiServer, Serve
 
 USER = ("run:agents", "read:runs", "write:runs", "read:sessions", "write:sessions", "answer:questions", "read:agents")
 ASK = """
@@ -29,10 +29,10 @@ FORBIDDEN, NOT_FOUND = -32003, -32004
 
 
 @dataclass
-class Town:
+class AccessServer:
     """A server with callers. `keys` by the name of the caller, `audit` is the log's file."""
 
-    house: House
+    api_server: ApiServer
     keys: dict[str, str]
     audit: Path
     config: Path
@@ -40,7 +40,9 @@ class Town:
     def http(self, who: str, **headers: str) -> httpx.AsyncClient:
         """A client that comes with this caller's key."""
         shown = {"authorization": f"Bearer {self.keys[who]}", **headers}
-        return httpx.AsyncClient(base_url=self.house.url, headers=shown, trust_env=False, verify=False, timeout=SOON)
+        return httpx.AsyncClient(
+            base_url=self.api_server.url, headers=shown, trust_env=False, verify=False, timeout=SOON
+        )
 
     async def status(self, who: str, method: str, path: str, body: Any = None) -> int:
         """What a caller is told; the error's code is as in the table."""
@@ -52,7 +54,7 @@ class Town:
     async def socket(self, who: str) -> AsyncIterator[Any]:
         """`await call(method, **params)` over a websocket: the result, or the error's number."""
         headers = [(b"authorization", f"Bearer {self.keys[who]}".encode())]
-        async with open_websocket_url(f"ws://127.0.0.1:{self.house.port}/ws", extra_headers=headers) as socket:
+        async with open_websocket_url(f"ws://127.0.0.1:{self.api_server.port}/ws", extra_headers=headers) as socket:
 
             async def call(method: str, /, **params: Any) -> Any:
                 request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -83,9 +85,9 @@ CALLERS = {
 
 
 @asynccontextmanager
-async def town_of(
+async def open_access_server(
     serve: Serve, tmp_path: Path, callers: Mapping[str, tuple[str, ...]], **api: Any
-) -> AsyncIterator[Town]:
+) -> AsyncIterator[AccessServer]:
     """A server that knows these callers, by name and with their scopes."""
     made = {name: made_key(name, *scopes) for name, scopes in callers.items()}
     audit = tmp_path / "audit.jsonl"
@@ -94,22 +96,27 @@ async def town_of(
         "audit": {"sink": "file", "file": str(audit)},
         **api,
     }
-    async with serve(api=api) as house:
-        house.stage.agent(ASK, name="asker")
+    async with serve(api=api) as api_server:
+        api_server.agent_runner.agent(ASK, name="asker")
         keys = {name: token for name, (token, _) in made.items()}
-        yield Town(house, {**keys, "local": house.token, "stranger": made_key("x")[0]}, audit, house.stage.config_dir)
+        yield AccessServer(
+            api_server,
+            {**keys, "local": api_server.token, "stranger": made_key("x")[0]},
+            audit,
+            api_server.agent_runner.config_dir,
+        )
 
 
 @pytest.fixture
-async def town(serve: Serve, tmp_path: Path) -> AsyncIterator[Town]:
+async def access_server(serve: Serve, tmp_path: Path) -> AsyncIterator[AccessServer]:
     """The callers that everybody begins with."""
-    async with town_of(serve, tmp_path, CALLERS) as town:
-        yield town
+    async with open_access_server(serve, tmp_path, CALLERS) as access_server:
+        yield access_server
 
 
-async def started(town: Town, who: str = "alice") -> str:
+async def started(access_server: AccessServer, who: str = "alice") -> str:
     """A run of theirs that waits for an answer."""
-    async with town.http(who) as http:
+    async with access_server.http(who) as http:
         response = await http.post("/v1/runs", json={"target": "asker"})
         assert response.status_code == 201, response.text
         run = str(response.json()["run"])

@@ -11,7 +11,7 @@ from callboard.protocol.events import TERMINAL, Event
 from support.fake_models import FakeModels
 
 
-class Stage:
+class AgentRunner:
     """Writes agents into a configuration directory and runs them under one root.
 
     Attributes:

@@ -74,7 +74,7 @@ def files_below(directory: Path) -> Files:
     return {str(path.relative_to(directory)): path.read_text() for path in found if path.name != "installed.json"}
 
 
-class House:
+class BundleInstaller:
     """Installs into a configuration directory.
 
     Attributes:

@@ -55,7 +55,7 @@ class Person(WaitingHandler):
         return [chat.Completion(text=each, start=0, about="what it does") for each in self.offered if text in each]
 
 
-class ChatStage:
+class ScriptedScreen:
     """See the module. `now` is the screen's clock, which stands still."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:

@@ -126,7 +126,7 @@ class Process:
         return code
 
 
-class House:
+class ClusterProcesses:
     """See the module.
 
     Args:
@@ -283,13 +283,13 @@ class House:
         return found[0][0] if found else ""
 
 
-def through(house: House, link: Link) -> str:
-    """The DSN of the house by way of the link."""
-    database = house.dsn.partition("dbname=")[2].split()[0]
+def through(cluster_processes: ClusterProcesses, link: Link) -> str:
+    """The DSN of the database by way of the link."""
+    database = cluster_processes.dsn.partition("dbname=")[2].split()[0]
     return f"host=127.0.0.1 port={link.port} user=me dbname={database}"
 
 
-Standing = tuple[House, httpx.Client]
+Standing = tuple[ClusterProcesses, httpx.Client]
 """A cluster that stands, and who asks its gateway."""
 
 _SCRIPT = """
@@ -300,14 +300,14 @@ echo '{{}}'
 """
 
 
-async def beside(house: House, does: Callable[[], T]) -> T:
-    """What a thread finds while servers of the test's own answer here; it ends the processes of the house."""
+async def beside(cluster_processes: ClusterProcesses, does: Callable[[], T]) -> T:
+    """What a thread finds while servers of the test's own answer here; it ends the processes of the cluster."""
 
     def whole() -> T:
         try:
             return does()
         finally:
-            house.end_all()
+            cluster_processes.end_all()
 
     return await trio.to_thread.run_sync(whole)
 

@@ -11,7 +11,7 @@ import trio
 import callboard
 from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.websocket import WebSocketOptions
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_frames import Frames, held_against_the_schema
 from support.control_hub import ASKS, Client, Served, hub_of
 from support.fake_models import FakeModels
@@ -33,11 +33,11 @@ async def root(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[callboar
 
 
 @pytest.fixture
-def stage(root: callboard.Root, fake_model: FakeModels) -> Stage:
+def agent_runner(root: callboard.Root, fake_model: FakeModels) -> AgentRunner:
     """Writes agents; `asks` asks one question."""
-    stage = Stage(root.config_dir, fake_model, root)
-    stage.agent(ASKS, "asks")
-    return stage
+    agent_runner = AgentRunner(root.config_dir, fake_model, root)
+    agent_runner.agent(ASKS, "asks")
+    return agent_runner
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from support.fake_models import FakeModels, listening
 from support.waiting import PATIENCE
 
 
-class House:
+class ControlServer:
     """The server, as the tests' thread sees it.
 
     Attributes:
@@ -44,7 +44,7 @@ class House:
     def __init__(self, config_dir: Path, models: FakeModels) -> None:
         self.config_dir = config_dir
         self.models = models
-        self.token = "house-token"
+        self.token = "local-server-token"
         self.url = ""
         self.hub: Hub
         self.root: callboard.Root
@@ -117,33 +117,33 @@ class House:
 
 
 @contextmanager
-def open_house(tmp_path: Path) -> Iterator[House]:
+def open_control_server(tmp_path: Path) -> Iterator[ControlServer]:
     """The server, until the block ends. `XDG_STATE_HOME` says where it leaves its file and its logs."""
-    ready: queue.Queue[House | BaseException] = queue.Queue()
+    ready: queue.Queue[ControlServer | BaseException] = queue.Queue()
     thread = threading.Thread(target=trio.run, args=(_serve, tmp_path, ready))
     thread.start()
-    house = ready.get(timeout=PATIENCE)
-    if isinstance(house, BaseException):
+    control_server = ready.get(timeout=PATIENCE)
+    if isinstance(control_server, BaseException):
         thread.join()
-        raise house
+        raise control_server
     try:
-        yield house
+        yield control_server
     finally:
-        house.trio_token.run_sync_soon(house.scope.cancel)
+        control_server.trio_token.run_sync_soon(control_server.scope.cancel)
         thread.join()
 
 
-async def _serve(tmp_path: Path, ready: queue.Queue[House | BaseException]) -> None:
+async def _serve(tmp_path: Path, ready: queue.Queue[ControlServer | BaseException]) -> None:
     try:
         listener, port = listening()
         models = FakeModels(port)
-        house = House(models.config_dir(tmp_path / "config"), models)
-        with house.scope:
+        control_server = ControlServer(models.config_dir(tmp_path / "config"), models)
+        with control_server.scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(models.serve, listener)
-                async with callboard.Root(config_dir=house.config_dir, wait_for_front_end=True) as root:
-                    house.root = root
-                    ref = root.kernel.spawn(partial(_control, house, ready), name="control", link=False)
+                async with callboard.Root(config_dir=control_server.config_dir, wait_for_front_end=True) as root:
+                    control_server.root = root
+                    ref = root.kernel.spawn(partial(_control, control_server, ready), name="control", link=False)
                     end = await ref.wait()
                     ready.put(end.error or RuntimeError("the server has ended"))
     except BaseException as error:
@@ -151,25 +151,25 @@ async def _serve(tmp_path: Path, ready: queue.Queue[House | BaseException]) -> N
         raise
 
 
-async def _control(house: House, ready: queue.Queue[House | BaseException], me: Actor) -> None:
-    access = AccessControl(ApiSettings(), local_token=house.token, loopback=True)
-    async with open_hub(house.root) as house.hub, trio.open_nursery() as nursery:
+async def _control(control_server: ControlServer, ready: queue.Queue[ControlServer | BaseException], me: Actor) -> None:
+    access = AccessControl(ApiSettings(), local_token=control_server.token, loopback=True)
+    async with open_hub(control_server.root) as control_server.hub, trio.open_nursery() as nursery:
 
         async def serve(stream: trio.SocketStream) -> None:
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # a reader who stands still is felt soon
-            house.connections.append(stream)
+            control_server.connections.append(stream)
             try:
-                await serve_websocket(me, stream, house.hub, access, peer="127.0.0.1")
+                await serve_websocket(me, stream, control_server.hub, access, peer="127.0.0.1")
             finally:
-                house.connections.remove(stream)
+                control_server.connections.remove(stream)
 
         (listener,) = await nursery.start(partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
         port = listener.socket.getsockname()[1]
-        house.url = f"http://127.0.0.1:{port}"
-        file = ServerFile(url=house.url, token=house.token, pid=os.getpid(), started=1.0)
+        control_server.url = f"http://127.0.0.1:{port}"
+        file = ServerFile(url=control_server.url, token=control_server.token, pid=os.getpid(), started=1.0)
         path = write_server(file, port, os.environ)
         try:
-            ready.put(house)
+            ready.put(control_server)
             await trio.sleep_forever()
         finally:
-            remove_server(path, house.token)
+            remove_server(path, control_server.token)

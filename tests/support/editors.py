@@ -18,7 +18,7 @@ from callboard.actors.front.control.hub import Hub
 from callboard.actors.front.control.peer import ControlPeer
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.supervisors import Actor
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 
 Json = Any
 
@@ -157,9 +157,9 @@ async def editors(hub: Hub) -> AsyncIterator[Callable[..., Editor]]:
 
 
 @pytest.fixture
-async def editor(editors: Callable[..., Editor], stage: Stage) -> Editor:
+async def editor(editors: Callable[..., Editor], agent_runner: AgentRunner) -> Editor:
     """One that can show forms and has said hello; its sessions are those of the agent `clerk`."""
-    stage.plain("global_tools: [fs_write, fs_ls]", name="clerk")
+    agent_runner.plain("global_tools: [fs_write, fs_ls]", name="clerk")
     editor = editors("clerk")
     await editor.call("initialize", protocolVersion=1, clientCapabilities={"elicitation": {"form": {}}})
     return editor

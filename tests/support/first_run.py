@@ -17,7 +17,7 @@ from typing import Any
 import trio
 
 import callboard
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply, listening
 from support.mcp_entries import mcp_json, scripted
 
@@ -42,59 +42,59 @@ def say(word: str) -> str:
     return word
 
 
-async def tools(stage: Stage) -> callboard.Outcome:
-    home = stage.plain("instructions: x\nglobal_tools: [fs_ls]\nauto_continue: true", name="g")
+async def tools(agent_runner: AgentRunner) -> callboard.Outcome:
+    home = agent_runner.plain("instructions: x\nglobal_tools: [fs_ls]\nauto_continue: true", name="g")
     (home / "tools.sh").write_text("# @cmd Says hello\nhello() { echo hello; }\n")
-    stage.models.script(Reply(calls=[("todo__add", {"task": "x"}), ("fs_ls", {"path": "/tmp"}), ("hello", {})]))
-    return await stage.run("hi", yes=True)
+    agent_runner.models.script(Reply(calls=[("todo__add", {"task": "x"}), ("fs_ls", {"path": "/tmp"}), ("hello", {})]))
+    return await agent_runner.run("hi", yes=True)
 
 
-async def functions(stage: Stage) -> callboard.Outcome:
-    stage.models.script(Reply(calls=[("say", {"word": "y"})]))
-    return await run(AGENT, "hi", root=stage.root, tools=[say])
+async def functions(agent_runner: AgentRunner) -> callboard.Outcome:
+    agent_runner.models.script(Reply(calls=[("say", {"word": "y"})]))
+    return await run(AGENT, "hi", root=agent_runner.root, tools=[say])
 
 
-async def spawning(stage: Stage) -> callboard.Outcome:
-    stage.plain("instructions: x\ncan_spawn_agents: true", name="g")
-    stage.plain("instructions: x", name="child")
-    stage.models.script(Reply(calls=[("agent__spawn", {"agent": "child", "prompt": "x"})]))
-    return await stage.run("hi")
+async def spawning(agent_runner: AgentRunner) -> callboard.Outcome:
+    agent_runner.plain("instructions: x\ncan_spawn_agents: true", name="g")
+    agent_runner.plain("instructions: x", name="child")
+    agent_runner.models.script(Reply(calls=[("agent__spawn", {"agent": "child", "prompt": "x"})]))
+    return await agent_runner.run("hi")
 
 
-async def servers(stage: Stage) -> callboard.Outcome:
-    mcp_json(stage.config_dir, s=scripted())
-    stage.plain("instructions: x\nmcp_servers: [s]", name="g")
-    return await stage.run("hi")
+async def servers(agent_runner: AgentRunner) -> callboard.Outcome:
+    mcp_json(agent_runner.config_dir, s=scripted())
+    agent_runner.plain("instructions: x\nmcp_servers: [s]", name="g")
+    return await agent_runner.run("hi")
 
 
-async def documents(stage: Stage) -> callboard.Outcome:
-    home = stage.plain("instructions: x\ndocuments: [a.md]", name="g")
+async def documents(agent_runner: AgentRunner) -> callboard.Outcome:
+    home = agent_runner.plain("instructions: x\ndocuments: [a.md]", name="g")
     (home / "a.md").write_text("# Hello\nworld\n")
-    return await stage.run("hi", yes=True)
+    return await agent_runner.run("hi", yes=True)
 
 
-async def graph(stage: Stage) -> callboard.Outcome:
+async def graph(agent_runner: AgentRunner) -> callboard.Outcome:
     asks = f"{{type: llm, prompt: hi, output_schema: {SCHEMA}, next: b}}"
     script = "{type: script, script: s.sh, next: c}"
-    stage.agent(f"start: a\nnodes:\n  a: {asks}\n  b: {script}\n  c: {{type: end, output: c}}", s="echo '{}'")
-    stage.models.script('{"x": "y"}')
-    return await stage.run("hi")
+    agent_runner.agent(f"start: a\nnodes:\n  a: {asks}\n  b: {script}\n  c: {{type: end, output: c}}", s="echo '{}'")
+    agent_runner.models.script('{"x": "y"}')
+    return await agent_runner.run("hi")
 
 
-async def durable(stage: Stage) -> callboard.Outcome:
+async def durable(agent_runner: AgentRunner) -> callboard.Outcome:
     asks = "{type: llm, prompt: hi, next: c}"
-    stage.agent(f"start: a\nnodes:\n  a: {asks}\n  c: {{type: end, output: c}}")
-    return await stage.run("hi", durable=True)
+    agent_runner.agent(f"start: a\nnodes:\n  a: {asks}\n  c: {{type: end, output: c}}")
+    return await agent_runner.run("hi", durable=True)
 
 
-async def workflow(stage: Stage) -> callboard.Outcome:
-    file = stage.config_dir / "w.yaml"
-    file.write_text(PYTHON.replace("URL", stage.models.openai_base))
-    stage.models.script("```python\nprint(1)\n```")
-    return await stage.run("hi", target=file)
+async def workflow(agent_runner: AgentRunner) -> callboard.Outcome:
+    file = agent_runner.config_dir / "w.yaml"
+    file.write_text(PYTHON.replace("URL", agent_runner.models.openai_base))
+    agent_runner.models.script("```python\nprint(1)\n```")
+    return await agent_runner.run("hi", target=file)
 
 
-KINDS: dict[str, Callable[[Stage], Awaitable[callboard.Outcome]]] = {
+KINDS: dict[str, Callable[[AgentRunner], Awaitable[callboard.Outcome]]] = {
     each.__name__: each for each in (tools, functions, spawning, servers, documents, graph, durable, workflow)
 }
 
@@ -115,7 +115,7 @@ async def main(kind: str, directory: Path) -> None:
                     imported.append(arguments[0])
 
             sys.addaudithook(heard)
-            outcome = await KINDS[kind](Stage(config_dir, models, root))
+            outcome = await KINDS[kind](AgentRunner(config_dir, models, root))
             found = list(imported)
         nursery.cancel_scope.cancel()
     assert outcome.status == "done", outcome.error

@@ -16,7 +16,7 @@ import trio
 import callboard
 from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
 from callboard.actors.front.server.token_file import read_servers
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels
 from support.waiting import PATIENCE, until
 
@@ -24,10 +24,10 @@ SOON = PATIENCE
 
 
 @dataclass
-class House:
-    """Attributes: `stage` writes agents, `client` has the token, `server` can be told to end."""
+class ApiServer:
+    """Attributes: `agent_runner` writes agents, `client` has the token, `server` can be told to end."""
 
-    stage: Stage
+    agent_runner: AgentRunner
     server: HttpServer
     client: httpx.AsyncClient
     served: ListeningServer
@@ -80,18 +80,18 @@ async def told(response: httpx.Response) -> AsyncIterator[tuple[str, str, Any]]:
             id = name = ""
 
 
-Serve = Callable[..., AbstractAsyncContextManager[House]]
+Serve = Callable[..., AbstractAsyncContextManager[ApiServer]]
 
 
 @pytest.fixture
 def serve(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """`serve(**settings)` is a context: a house whose `config.yaml` has these settings beside its model."""
+    """`serve(**settings)` is a context: a server whose `config.yaml` has these settings beside its model."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     config_dir = fake_model.config_dir(tmp_path / "config")
 
     @asynccontextmanager
-    async def served(**settings: Any) -> AsyncIterator[House]:
+    async def served(**settings: Any) -> AsyncIterator[ApiServer]:
         file = config_dir / "config.yaml"
         file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
         server = HttpServer(ServeOptions(port=0))
@@ -109,7 +109,7 @@ def serve(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatc
             async with httpx.AsyncClient(
                 base_url=listening[0].url, headers=headers, trust_env=False, verify=False, timeout=SOON
             ) as client:
-                yield House(Stage(config_dir, fake_model, root), server, client, listening[0])
+                yield ApiServer(AgentRunner(config_dir, fake_model, root), server, client, listening[0])
             nursery.cancel_scope.cancel()
         assert not read_servers(environ)
 
@@ -117,7 +117,7 @@ def serve(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture
-async def house(serve: Serve) -> AsyncIterator[House]:
-    """A house with the settings that everybody begins with."""
+async def api_server(serve: Serve) -> AsyncIterator[ApiServer]:
+    """A server with the usual settings."""
     async with serve() as served:
         yield served

@@ -44,7 +44,7 @@ instructions: CLERK
 """
 
 
-class House:
+class KilledServers:
     """See the module.
 
     Args:

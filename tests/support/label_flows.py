@@ -157,10 +157,10 @@ class FlowLab:
         return ORDER
 
     def _write_servers(self) -> None:
-        house = self.repository
-        functions = house.config / "functions"
+        project = self.repository
+        functions = project.config / "functions"
         (functions / "tools").mkdir(parents=True)
-        scripts = {kind: house.home / f"{kind}.py" for kind in _SERVERS}
+        scripts = {kind: project.home / f"{kind}.py" for kind in _SERVERS}
         for kind, script in scripts.items():
             script.write_text(scripted_server(_CODE, **_SERVERS[kind]))
         entries: dict[str, Any] = {
@@ -176,8 +176,8 @@ class FlowLab:
             file.write_text('# @describe Work.\n# @option --text!\nmain() { echo "$argc_text" >> "$LLM_OUTPUT"; }\n')
 
     def _write_agents(self) -> None:
-        house = self.repository
-        docs = house.config / "handbook"
+        project = self.repository
+        docs = project.config / "handbook"
         docs.mkdir()
         (docs / "zebra.md").write_text(f"# zebra\n\ngo zebra: {ORDER}\n")
         texts = {
@@ -189,7 +189,7 @@ class FlowLab:
             "child": f"instructions: I AM child\nglobal_tools: [{_TOOLS}]",
         }
         for name, text in texts.items():
-            house.agent(text, name)
+            project.agent(text, name)
         llm = f"type: llm, instructions: I AM a, prompt: '{{{{said}}}}', tools: [{_TOOLS}], max_iterations: 12"
         rag = f"type: rag, query: zebra, documents: [{docs}/], state_updates: {{said: '{{{{output.context}}}}'}}"
         graphs = {
@@ -197,7 +197,7 @@ class FlowLab:
             "looked-up": f"first: {{{rag}, next: ask}}",
         }
         for name, first in graphs.items():
-            place = house.config / "agents" / name
+            place = project.config / "agents" / name
             place.mkdir(parents=True)
             end = "done: {type: end, output: x}"
             head = f"name: {name}\nglobal_tools: [{_TOOLS}]\nstart: first\nnodes:\n"

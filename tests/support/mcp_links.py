@@ -55,7 +55,9 @@ def value(raw: msgspec.Raw) -> Any:
 
 
 @asynccontextmanager
-async def on_stage(body: Callable[[Actor], AbstractAsyncContextManager[Any]]) -> AsyncIterator[tuple[Any, Actor]]:
+async def opened_by_actor(
+    body: Callable[[Actor], AbstractAsyncContextManager[Any]],
+) -> AsyncIterator[tuple[Any, Actor]]:
     """What `body` opens, in an actor of its own as the pool would have it, and that actor."""
     async with Root() as root:
         opened: list[Any] = []
@@ -78,7 +80,7 @@ async def on_stage(body: Callable[[Actor], AbstractAsyncContextManager[Any]]) ->
 
 def linked(server: FakeMcp, heard: Heard | None = None, **options: Any) -> AbstractAsyncContextManager[Any]:
     entry = Server(name="fake", type="http", url=server.url, **options)
-    return on_stage(lambda me: open_http(me, entry, heard or Heard(), {}))
+    return opened_by_actor(lambda me: open_http(me, entry, heard or Heard(), {}))
 
 
 async def shake_hands(link: Link) -> None:

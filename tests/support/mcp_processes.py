@@ -19,7 +19,7 @@ from support.descendants import is_alive
 SERVERS = Path(__file__).parents[1] / "actors" / "work" / "mcp" / "servers"
 
 
-class House:
+class McpProcesses:
     """`McpServers` under a root, and what becomes of them.
 
     Attributes:

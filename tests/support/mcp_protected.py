@@ -1,9 +1,9 @@
 """An MCP server over HTTP that wants tokens, and the authorization server that gives them out; both on loopback.
 
-    town = await protected_town(nursery)
-    entry = town.entry()                                    # for mcp.json
-    await sign_in(entry, town.store(tmp_path), {}, town.person)
-    town.metadata[path]["resource"] = "..."                 # what it publishes; `published`: the authorization server
+    servers = await serve_protected(nursery)
+    entry = servers.entry()                                    # for mcp.json
+    await sign_in(entry, servers.store(tmp_path), {}, servers.person)
+    servers.metadata[path]["resource"] = "..."                 # what it publishes; `published`: of the other one
 
 The MCP server is `Legacy` behind a gate; tools that need more scopes than others are in `needs`.
 """
@@ -30,7 +30,7 @@ OAUTH = "/.well-known/oauth-authorization-server"
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", "write", "delete")]
 
 
-class Town:
+class ProtectedServers:
     """Both servers.
 
     Attributes:
@@ -129,17 +129,17 @@ class Town:
             await talk.json(result(request, {}))
 
 
-async def protected_town(nursery: trio.Nursery) -> Town:
-    """A town where all is as the specification has it."""
-    town = Town(nursery)
-    town.auth = auth = await auth_server(nursery)
-    town.server = server = await fake_mcp(nursery, town)
-    town.metadata[f"{RESOURCE}/mcp"] = {
+async def serve_protected(nursery: trio.Nursery) -> ProtectedServers:
+    """Start servers that follow the specification."""
+    protected_servers = ProtectedServers(nursery)
+    protected_servers.auth = auth = await auth_server(nursery)
+    protected_servers.server = server = await fake_mcp(nursery, protected_servers)
+    protected_servers.metadata[f"{RESOURCE}/mcp"] = {
         "resource": server.url,
         "authorization_servers": [auth.url],
         "scopes_supported": ["read"],
     }
-    town.published = {
+    protected_servers.published = {
         "issuer": auth.url,
         "authorization_endpoint": f"{auth.url}/authorize",
         "token_endpoint": f"{auth.url}/token",
@@ -149,6 +149,6 @@ async def protected_town(nursery: trio.Nursery) -> Town:
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
     }
-    auth.pages[OAUTH] = town.publish
-    auth.pages["/register"] = town.register
-    return town
+    auth.pages[OAUTH] = protected_servers.publish
+    auth.pages["/register"] = protected_servers.register
+    return protected_servers

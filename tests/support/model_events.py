@@ -8,7 +8,7 @@ from typing import Any
 from callboard.protocol.events import EventData, LlmEmbedding, LlmRerank
 
 
-class Ears:
+class EventCollector:
     """Hears events.
 
     Attributes:

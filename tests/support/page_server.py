@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 
 
-class House(Stage):
+class PageServer(AgentRunner):
     """`page`: the address that `callboard serve` prints."""
 
     page: str

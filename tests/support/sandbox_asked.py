@@ -27,16 +27,16 @@ class Person:
         """Nothing is shown."""
 
 
-async def told(house: Repository, *replies: Reply, person: tuple[str, ...] = (), **options: object) -> list[str]:
+async def told(project: Repository, *replies: Reply, person: tuple[str, ...] = (), **options: object) -> list[str]:
     """What the model is told of its calls, then what the person was asked."""
     options = {"sandbox": "workspace", "allow": ("execute_command",), **options}
-    async with callboard.Root(config_dir=house.config) as root:
+    async with callboard.Root(config_dir=project.config) as root:
         someone = Person(root, *person)
         if person:
             with root.questions.attach(someone):
-                outcome = await house.run(*replies, "over", root=root, **options)
+                outcome = await project.run(*replies, "over", root=root, **options)
         else:
-            outcome = await house.run(*replies, "over", root=root, **options)
+            outcome = await project.run(*replies, "over", root=root, **options)
     assert outcome.status == "done", outcome.error
-    said = [turn["content"] for turn in house.models.requests[-1].json["messages"] if turn["role"] == "tool"]
+    said = [turn["content"] for turn in project.models.requests[-1].json["messages"] if turn["role"] == "tool"]
     return [*said, *(question.text for question in someone.questions)]

@@ -23,7 +23,7 @@ from callboard.protocol.sandbox import UserSandbox
 from callboard.supervisors import Actor, Root
 from callboard.supervisors.process import Completed, run_process
 
-SECRET = "the-secret-of-the-house"
+SECRET = "the-secret-of-the-host"
 OURS = b"only a look"
 
 BACKENDS = ("bubblewrap", "landlock")

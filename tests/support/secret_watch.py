@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-TEXTS = ("sk-test", "open-sesame", "house-token", "s3cret", "local-" + "t" * 32)
-"""Of the scripted model server, an SDK's client, the house, a person, and the gate's tests."""
+TEXTS = ("sk-test", "open-sesame", "local-server-token", "s3cret", "local-" + "t" * 32)
+"""Of the scripted model server, an SDK's client, the local server, a person, and the gate's tests."""
 
 FORMS = re.compile(
     "|".join(map(re.escape, TEXTS))

@@ -10,7 +10,7 @@ from callboard.actors.runs.sessions.store import SessionStore
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "sessions"
 
 
-class Shelf:
+class SessionDirectory:
     """A configuration directory with sessions.
 
     Attributes:

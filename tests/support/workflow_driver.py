@@ -130,7 +130,7 @@ def shuffled(seed: int) -> Callable[[Sequence[FireNode]], int]:
     return lambda waiting: chance.randrange(len(waiting))
 
 
-class Stage:
+class WorkflowDriver:
     """Everything around a run that is not the engine.
 
     Attributes:

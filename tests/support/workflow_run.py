@@ -121,7 +121,7 @@ def mapped(directory: Path, *, units: int, at_once: int, seconds: float) -> Work
     return written(directory, yaml, known=Naps.known)
 
 
-class House:
+class WorkflowRunner:
     """See the module.
 
     Attributes:
@@ -193,9 +193,9 @@ def _attached(root: Root, clerk: Clerk) -> Iterator[Clerk]:
 
 
 @asynccontextmanager
-async def a_house(directory: Path) -> AsyncIterator[House]:
-    """A house that is empty again at the end."""
+async def open_workflow_runner(directory: Path) -> AsyncIterator[WorkflowRunner]:
+    """Return a workflow runner; no actor of it is left at the end."""
     async with Root() as root:
-        house = House(root, directory)
-        with house.open():
-            yield house
+        workflow_runner = WorkflowRunner(root, directory)
+        with workflow_runner.open():
+            yield workflow_runner

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from support.http_server import house, serve
+from support.http_server import api_server, serve
 
-__all__ = ["house", "serve"]
+__all__ = ["api_server", "serve"]

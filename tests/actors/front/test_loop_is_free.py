@@ -18,7 +18,7 @@ import pytest
 import trio
 from support.control_hub import Client
 from support.first_run import KINDS
-from support.http_server import House, house, serve
+from support.http_server import ApiServer, api_server, serve
 from support.mcp_guest import Client as Guest
 from trio_websocket import open_websocket_url
 
@@ -33,7 +33,7 @@ from callboard.cli.render.progress import ProgressDisplay
 from callboard.cli.render.result import for_format
 from callboard.protocol.requests import RunRequest
 
-__all__ = ["house", "serve"]
+__all__ = ["api_server", "serve"]
 
 GRAPH = "start: e\nnodes:\n  e: {type: end, output: 'said {{initial_prompt}}'}"
 SAID = [{"role": "user", "content": "hi"}]
@@ -51,19 +51,19 @@ def _hear(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_hear)
 
 
-async def _python(house: House) -> Any:
-    return await callboard.run("g", "hi", root=house.stage.root)
+async def _python(api_server: ApiServer) -> Any:
+    return await callboard.run("g", "hi", root=api_server.agent_runner.root)
 
 
-async def _batch(house: House) -> Any:
-    target = BatchTarget(RunRequest(target="g"), house.stage.root)
+async def _batch(api_server: ApiServer) -> Any:
+    target = BatchTarget(RunRequest(target="g"), api_server.agent_runner.root)
     task = BatchTask(id="1", prompt="hi")
     await target.check(Path("tasks.csv"), [task])
     return await target.perform(task)
 
 
-async def _cli(house: House) -> Any:
-    config_dir = str(house.stage.config_dir)
+async def _cli(api_server: ApiServer) -> Any:
+    config_dir = str(api_server.agent_runner.config_dir)
     flags = RunFlags(no_input=True, output="text", quiet=True, verbose=False, config_dir=config_dir)
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         result = for_format("text", nowhere)
@@ -71,9 +71,9 @@ async def _cli(house: House) -> Any:
             return await _drive(RunRequest(target="g"), flags, ProgressDisplay(), result, False, None, root)
 
 
-async def _over_websocket(house: House, talk: Callable[[Client], Awaitable[Any]]) -> Any:
-    headers = [(b"Authorization", f"Bearer {house.token}".encode())]
-    async with open_websocket_url(f"ws://127.0.0.1:{house.port}/ws", extra_headers=headers) as websocket:
+async def _over_websocket(api_server: ApiServer, talk: Callable[[Client], Awaitable[Any]]) -> Any:
+    headers = [(b"Authorization", f"Bearer {api_server.token}".encode())]
+    async with open_websocket_url(f"ws://127.0.0.1:{api_server.port}/ws", extra_headers=headers) as websocket:
         return await talk(Client(websocket))
 
 
@@ -84,11 +84,11 @@ async def _acp(client: Client) -> Any:
     return await client.result("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "hi"}])
 
 
-async def _mcp_server(house: House) -> Any:
-    offers, _ = await trio.to_thread.run_sync(read_agents, house.stage.root)
+async def _mcp_server(api_server: ApiServer) -> Any:
+    offers, _ = await trio.to_thread.run_sync(read_agents, api_server.agent_runner.root)
     there, here = os.pipe(), os.pipe()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(serve_stdio, house.stage.root, offers, pipes=(there[0], here[1])))
+        nursery.start_soon(partial(serve_stdio, api_server.agent_runner.root, offers, pipes=(there[0], here[1])))
         async with trio.lowlevel.FdStream(here[0]) as reading, trio.lowlevel.FdStream(there[1]) as writing:
             result = await Guest(reading, writing).call("g", {"prompt": "hi"})
             assert "isError" not in result, result
@@ -105,37 +105,37 @@ AGUI: dict[str, Any] = {
     "forwardedProps": {},
 }
 
-FRONT_ENDS: dict[str, Callable[[House], Awaitable[Any]]] = {
+FRONT_ENDS: dict[str, Callable[[ApiServer], Awaitable[Any]]] = {
     "cli": _cli,
     "python": _python,
-    "websocket": lambda house: _over_websocket(house, lambda client: client.result("_run/start", target="g")),
-    "acp": lambda house: _over_websocket(house, _acp),
+    "websocket": lambda api_server: _over_websocket(api_server, lambda client: client.result("_run/start", target="g")),
+    "acp": lambda api_server: _over_websocket(api_server, _acp),
     "mcp server": _mcp_server,
     "batch": _batch,
-    "http runs": lambda house: house.post("/v1/runs", {"target": "g", "prompt": "hi"}, 201),
-    "a session": lambda house: house.post("/v1/runs", {"target": "g", "prompt": "hi", "session": "s"}, 201),
-    "chat": lambda house: house.post("/v1/chat/completions", {"model": "graph/g", "messages": SAID}),
-    "agui": lambda house: house.events("POST", "/agui?target=graph/g", AGUI),
-    "list of agents": lambda house: house.get("/v1/agents"),
-    "list of models": lambda house: house.get("/v1/models"),
+    "http runs": lambda api_server: api_server.post("/v1/runs", {"target": "g", "prompt": "hi"}, 201),
+    "a session": lambda api_server: api_server.post("/v1/runs", {"target": "g", "prompt": "hi", "session": "s"}, 201),
+    "chat": lambda api_server: api_server.post("/v1/chat/completions", {"model": "graph/g", "messages": SAID}),
+    "agui": lambda api_server: api_server.events("POST", "/agui?target=graph/g", AGUI),
+    "list of agents": lambda api_server: api_server.get("/v1/agents"),
+    "list of models": lambda api_server: api_server.get("/v1/models"),
 }
 
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 @pytest.mark.sample(4)
-async def test_files_of_agents_are_read_in_threads(house: House, front_end: str) -> None:
+async def test_files_of_agents_are_read_in_threads(api_server: ApiServer, front_end: str) -> None:
     global _heard
     for number in range(5):
-        house.stage.agent(GRAPH, name=f"other{number}")
-    home = house.stage.agent(GRAPH)
+        api_server.agent_runner.agent(GRAPH, name=f"other{number}")
+    home = api_server.agent_runner.agent(GRAPH)
     (home / "tools.sh").write_text("# @cmd Says hello\nhello() { echo hello; }\n")
     heard: list[tuple[int, str]] = []
     _heard = heard
     try:
-        await FRONT_ENDS[front_end](house)
+        await FRONT_ENDS[front_end](api_server)
     finally:
         _heard = None
-    agents = str(house.stage.config_dir / "agents")
+    agents = str(api_server.agent_runner.config_dir / "agents")
     read = {(thread, path) for thread, path in heard if path.startswith(agents)}
     assert any(path.endswith("g/graph.yaml") for _, path in read)
     assert [path for thread, path in read if thread == threading.get_ident()] == []

@@ -12,10 +12,10 @@ import trio
 import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 from support.access_keys import access_for, made_key
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 from support.http_agents import ASKER, LOOP
-from support.http_server import House
+from support.http_server import ApiServer
 from support.mcp_entries import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
 from support.waiting import until
 from support.wall_clock import jump
@@ -114,25 +114,31 @@ def parsed(text: str) -> dict[str, float]:
     }
 
 
-async def figures(house: House) -> dict[str, float]:
-    """What the house tells at `/metrics`."""
-    return parsed((await house.client.get("/metrics")).text)
+async def figures(api_server: ApiServer) -> dict[str, float]:
+    """The response of `/metrics`."""
+    return parsed((await api_server.client.get("/metrics")).text)
 
 
 # --- all of them ----------------------------------------------------------------------------------------------
 
 
-async def test_case_110_every_figure_is_there_with_its_type_and_buckets(house: House) -> None:
-    mcp_json(house.stage.config_dir, srv=scripted())
-    house.stage.plain("instructions: Help.\ncan_ask_user: false\nmcp_servers: [srv]\nmcp_tools: direct", name="agent")
-    house.stage.agent("start: a\nnodes:\n  a: {type: agent, agent: agent, prompt: go, next: z}\n  z: {type: end}")
-    house.stage.models.script(Reply(calls=[("srv__echo", {"text": "x"})]), Reply("in several pieces", piece=2))
-    run = await house.post("/v1/runs", {"target": "g"}, 201)
-    await until(lambda: house.stage.root.mcp_in_use is not None)
+async def test_case_110_every_figure_is_there_with_its_type_and_buckets(api_server: ApiServer) -> None:
+    mcp_json(api_server.agent_runner.config_dir, srv=scripted())
+    api_server.agent_runner.plain(
+        "instructions: Help.\ncan_ask_user: false\nmcp_servers: [srv]\nmcp_tools: direct", name="agent"
+    )
+    api_server.agent_runner.agent(
+        "start: a\nnodes:\n  a: {type: agent, agent: agent, prompt: go, next: z}\n  z: {type: end}"
+    )
+    api_server.agent_runner.models.script(
+        Reply(calls=[("srv__echo", {"text": "x"})]), Reply("in several pieces", piece=2)
+    )
+    run = await api_server.post("/v1/runs", {"target": "g"}, 201)
+    await until(lambda: api_server.agent_runner.root.mcp_in_use is not None)
     with trio.fail_after(60):
-        while (await house.get(f"/v1/runs/{run['run']}"))["status"] == "running":
+        while (await api_server.get(f"/v1/runs/{run['run']}"))["status"] == "running":
             await trio.sleep(0.01)
-    text = (await house.client.get("/metrics")).text
+    text = (await api_server.client.get("/metrics")).text
     types = dict(re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE))
     wanted = {**PLAN, **OBSERVED, **SPENT, **dict.fromkeys(CONVENTIONS, "histogram")}
     wanted |= {"websocket_connections": "gauge", "websocket_messages_total": "counter"}
@@ -151,57 +157,57 @@ async def test_case_110_every_figure_is_there_with_its_type_and_buckets(house: H
 # --- requests and websockets ----------------------------------------------------------------------------------
 
 
-async def test_requests_in_flight_are_those_that_have_no_end_yet(house: House) -> None:
-    house.stage.agent(ASKER, name="asker")
-    run = (await house.post("/v1/runs", {"target": "asker"}, 201))["run"]
+async def test_requests_in_flight_are_those_that_have_no_end_yet(api_server: ApiServer) -> None:
+    api_server.agent_runner.agent(ASKER, name="asker")
+    run = (await api_server.post("/v1/runs", {"target": "asker"}, 201))["run"]
     headers = {"accept": "text/event-stream"}
-    async with house.client.stream("GET", f"/v1/runs/{run}/events", headers=headers) as response:
+    async with api_server.client.stream("GET", f"/v1/runs/{run}/events", headers=headers) as response:
         assert response.status_code == 200
-        assert (await figures(house))["http_requests_in_flight"] == 2, "the stream, and this one"
+        assert (await figures(api_server))["http_requests_in_flight"] == 2, "the stream, and this one"
     with trio.fail_after(60):
-        while (await figures(house))["http_requests_in_flight"] != 1:
+        while (await figures(api_server))["http_requests_in_flight"] != 1:
             await trio.sleep(0.01)
-    found = await figures(house)
+    found = await figures(api_server)
     assert found["http_requests_total method=POST route=/v1/runs status=201"] == 1
     assert found["http_request_duration_seconds_count method=POST route=/v1/runs"] == 1
 
 
-async def test_websockets_and_their_frames_are_counted_once_they_are_let_in(house: House) -> None:
-    url = f"ws://127.0.0.1:{house.port}/ws"
-    headers = [(b"authorization", f"Bearer {house.token}".encode())]
+async def test_websockets_and_their_frames_are_counted_once_they_are_let_in(api_server: ApiServer) -> None:
+    url = f"ws://127.0.0.1:{api_server.port}/ws"
+    headers = [(b"authorization", f"Bearer {api_server.token}".encode())]
     async with open_websocket_url(url, extra_headers=headers) as socket:
         for id in (1, 2):
             await socket.send_message(json.dumps({"jsonrpc": "2.0", "id": id, "method": "_server/info"}))
             with trio.fail_after(60):
                 await socket.get_message()
-        found = await figures(house)
+        found = await figures(api_server)
         assert found["websocket_connections"] == 1
         assert found["websocket_messages_total direction=in"] == 2
         assert found["websocket_messages_total direction=out"] == 2
     with trio.fail_after(60):
-        while (await figures(house))["websocket_connections"]:
+        while (await figures(api_server))["websocket_connections"]:
             await trio.sleep(0.01)
 
 
-async def test_who_is_not_let_in_is_counted_by_the_reason(house: House) -> None:
+async def test_who_is_not_let_in_is_counted_by_the_reason(api_server: ApiServer) -> None:
     for headers in ({"authorization": ""}, {"authorization": "Bearer nobody"}):
-        await house.get("/v1/info", 401, headers=headers)
-    await house.get("/v1/info", 403, headers={"host": "evil.test"})
-    found = await figures(house)
+        await api_server.get("/v1/info", 401, headers=headers)
+    await api_server.get("/v1/info", 403, headers={"host": "evil.test"})
+    found = await figures(api_server)
     assert found["auth_failures_total reason=missing"] == 1
     assert found["auth_failures_total reason=key"] == 1
     assert found["auth_failures_total reason=place"] == 1
 
 
 async def test_how_often_a_subject_asks_is_told_and_strangers_make_no_new_labels(
-    mock_clock: trio.testing.MockClock, stage: Stage
+    mock_clock: trio.testing.MockClock, agent_runner: AgentRunner
 ) -> None:
     mock_clock.jump(600)
     _, key = made_key("alice", "read:runs")
     access = access_for(key, limits=ApiLimits(rate_limit_per_minute=1000))
     metrics = Metrics()
     metrics.rates = lambda: access.rates.current()
-    with metrics.listening(stage.root):
+    with metrics.listening(agent_runner.root):
         for _ in range(6):
             access.rates.charge("alice")
         assert values(metrics)["subject_requests_per_minute subject=alice"] == 6
@@ -217,22 +223,22 @@ async def test_how_often_a_subject_asks_is_told_and_strangers_make_no_new_labels
 # --- sessions, actors, questions ------------------------------------------------------------------------------
 
 
-async def test_sessions_are_counted_however_they_are_made(house: House) -> None:
-    house.stage.plain(LOOP, name="clerk")
-    made = await house.post("/v1/sessions", {"agent": "clerk"}, 201)
-    await house.stage.root.sessions.create(None, alias="by-a-command")
-    found = await figures(house)
+async def test_sessions_are_counted_however_they_are_made(api_server: ApiServer) -> None:
+    api_server.agent_runner.plain(LOOP, name="clerk")
+    made = await api_server.post("/v1/sessions", {"agent": "clerk"}, 201)
+    await api_server.agent_runner.root.sessions.create(None, alias="by-a-command")
+    found = await figures(api_server)
     assert (found["sessions_created_total"], found["sessions_active_total"]) == (2, 0)
-    house.stage.models.script("hello")
-    await house.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "hi"})
-    assert (await figures(house))["sessions_active_total"] == 1
+    api_server.agent_runner.models.script("hello")
+    await api_server.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "hi"})
+    assert (await figures(api_server))["sessions_active_total"] == 1
 
 
 class Note(Message, frozen=True):
     number: int
 
 
-async def test_mail_that_waits_is_measured_by_number_and_by_time(stage: Stage) -> None:
+async def test_mail_that_waits_is_measured_by_number_and_by_time(agent_runner: AgentRunner) -> None:
     metrics = Metrics()
     go_on = trio.Event()
 
@@ -240,9 +246,9 @@ async def test_mail_that_waits_is_measured_by_number_and_by_time(stage: Stage) -
         async for _ in me:
             await go_on.wait()
 
-    with metrics.listening(stage.root):
+    with metrics.listening(agent_runner.root):
         before = values(metrics)
-        ref = stage.root.kernel.spawn(slow)
+        ref = agent_runner.root.kernel.spawn(slow)
         for number in range(5):
             await ref.tell(Note(number))
         await trio.testing.wait_all_tasks_blocked()
@@ -261,33 +267,33 @@ async def test_mail_that_waits_is_measured_by_number_and_by_time(stage: Stage) -
         await ref.stop()
 
 
-async def test_who_is_not_watched_has_the_kernel_s_own_mailbox(stage: Stage) -> None:
-    plain = stage.root.kernel.mailbox
-    with Metrics().listening(stage.root):
-        assert stage.root.kernel.mailbox is not plain
-    assert stage.root.kernel.mailbox is plain
+async def test_who_is_not_watched_has_the_kernel_s_own_mailbox(agent_runner: AgentRunner) -> None:
+    plain = agent_runner.root.kernel.mailbox
+    with Metrics().listening(agent_runner.root):
+        assert agent_runner.root.kernel.mailbox is not plain
+    assert agent_runner.root.kernel.mailbox is plain
 
 
-async def test_questions_are_counted_while_open_and_their_waits_when_closed(stage: Stage) -> None:
+async def test_questions_are_counted_while_open_and_their_waits_when_closed(agent_runner: AgentRunner) -> None:
     metrics = Metrics()
-    stage.root.questions.patient = True
-    with metrics.listening(stage.root):
+    agent_runner.root.questions.patient = True
+    with metrics.listening(agent_runner.root):
 
         async def ask(me: Actor) -> None:
             await me.ask_person(Question(id="", actor="", text="well?"))
 
-        ref = stage.root.kernel.spawn(ask)
-        await until(lambda: stage.root.questions.open)
+        ref = agent_runner.root.kernel.spawn(ask)
+        await until(lambda: agent_runner.root.questions.open)
         assert values(metrics)["questions_open"] == 1
-        (question,) = stage.root.questions.open
-        stage.root.questions.answer(question.id, "yes")
+        (question,) = agent_runner.root.questions.open
+        agent_runner.root.questions.answer(question.id, "yes")
         await ref.wait()
         found = values(metrics)
     assert found["questions_open"] == 0
     assert found["question_wait_seconds_count end=answered"] == 1
 
 
-async def test_an_actor_that_is_started_again_is_counted(stage: Stage) -> None:
+async def test_an_actor_that_is_started_again_is_counted(agent_runner: AgentRunner) -> None:
     metrics = Metrics()
     lives = 0
     heard: list[object] = []
@@ -300,15 +306,18 @@ async def test_an_actor_that_is_started_again_is_counted(stage: Stage) -> None:
         me.started()
         await trio.sleep_forever()
 
-    with metrics.listening(stage.root), stage.root.bus.listen(lambda event: heard.append(type(event.data))):
+    with (
+        metrics.listening(agent_runner.root),
+        agent_runner.root.bus.listen(lambda event: heard.append(type(event.data))),
+    ):
         site = Supervisor(ChildSpec(name="fragile", body=fragile), intensity=2)
-        ref = stage.root.kernel.spawn(site, name="site", link=False)
+        ref = agent_runner.root.kernel.spawn(site, name="site", link=False)
         await until(lambda: lives == 2 and ActorRestarted in heard)
         assert values(metrics)["restarts_total"] == heard.count(ActorRestarted) == 1
         await ref.stop()
 
 
-async def test_how_late_the_loop_is_is_measured(stage: Stage) -> None:
+async def test_how_late_the_loop_is_is_measured(agent_runner: AgentRunner) -> None:
     access = access_for()
     access.metrics = metrics = Metrics()
 
@@ -316,7 +325,7 @@ async def test_how_late_the_loop_is_is_measured(stage: Stage) -> None:
         await access.start(me)
         await trio.sleep_forever()
 
-    ref = stage.root.kernel.spawn(body)
+    ref = agent_runner.root.kernel.spawn(body)
     await until(lambda: values(metrics)["scheduler_lag_seconds_count"])
     ref.cancel()
     await ref.wait()
@@ -325,12 +334,12 @@ async def test_how_late_the_loop_is_is_measured(stage: Stage) -> None:
 # --- runs -----------------------------------------------------------------------------------------------------
 
 
-async def test_case_110_a_run_is_counted_and_the_text_parses(stage: Stage) -> None:
-    stage.agent(GRAPH)
-    stage.models.script("hello")
+async def test_case_110_a_run_is_counted_and_the_text_parses(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(GRAPH)
+    agent_runner.models.script("hello")
     metrics = Metrics()
-    with metrics.listening(stage.root):
-        outcome = await stage.run("x")
+    with metrics.listening(agent_runner.root):
+        outcome = await agent_runner.run("x")
         found = values(metrics)
     assert outcome.status == "done"
     assert found["runs_total status=done"] == 1
@@ -340,17 +349,17 @@ async def test_case_110_a_run_is_counted_and_the_text_parses(stage: Stage) -> No
     assert found[f"gen_ai_client_token_usage_sum {model} gen_ai_token_type=input"] == 10
     assert found["gen_ai_workflow_duration_seconds_count gen_ai_workflow_name=g"] == 1
     assert found["actors state=running"] >= 1
-    assert stage.events[0].run not in metrics.exposition().decode()
+    assert agent_runner.events[0].run not in metrics.exposition().decode()
 
 
-async def test_an_agent_s_loop_is_measured_with_its_requests_and_tool_calls(stage: Stage) -> None:
-    mcp_json(stage.config_dir, srv=scripted())
+async def test_an_agent_s_loop_is_measured_with_its_requests_and_tool_calls(agent_runner: AgentRunner) -> None:
+    mcp_json(agent_runner.config_dir, srv=scripted())
     who = Agent(name="a", instructions="Help.", can_ask_user=False, mcp_servers=("srv",), mcp_tools="direct")
     call = Reply(calls=[("srv__echo", {"text": "x"}), ("srv__add", {"a": 1, "b": 2})])
-    stage.models.script(call, Reply("done, in pieces", piece=2))
+    agent_runner.models.script(call, Reply("done, in pieces", piece=2))
     metrics = Metrics()
-    with metrics.listening(stage.root):
-        await stage.run("go", target=who)
+    with metrics.listening(agent_runner.root):
+        await agent_runner.run("go", target=who)
         found = values(metrics)
         agent = "gen_ai_agent_name=a"
         assert found[f"gen_ai_invoke_agent_duration_seconds_count {agent}"] == 1
@@ -363,28 +372,28 @@ async def test_an_agent_s_loop_is_measured_with_its_requests_and_tool_calls(stag
         assert found["mcp_pool_wait_seconds_sum"] > 0
         assert found["mcp_client_operation_duration_seconds_count mcp_method_name=tools/call"] == 2
         assert found["mcp_processes server=srv state=idle"] == found["mcp_pool_size state=idle"] == 1
-        await stage.root.mcp.reload("srv")
+        await agent_runner.root.mcp.reload("srv")
         found = values(metrics)
     assert found["mcp_client_session_duration_seconds_count server=srv"] == 1
 
 
-async def test_a_server_that_nobody_uses_is_counted_when_it_is_stopped(stage: Stage) -> None:
-    mcp_json(stage.config_dir, srv=scripted(idle_timeout_seconds=0.05))
+async def test_a_server_that_nobody_uses_is_counted_when_it_is_stopped(agent_runner: AgentRunner) -> None:
+    mcp_json(agent_runner.config_dir, srv=scripted(idle_timeout_seconds=0.05))
     who = Agent(name="a", instructions="Help.", can_ask_user=False, mcp_servers=("srv",), mcp_tools="direct")
-    stage.models.script(Reply(calls=[("srv__pid", {})]), "done")
+    agent_runner.models.script(Reply(calls=[("srv__pid", {})]), "done")
     metrics = Metrics()
-    with metrics.listening(stage.root):
-        await stage.run("go", target=who)
+    with metrics.listening(agent_runner.root):
+        await agent_runner.run("go", target=who)
         await until(lambda: values(metrics)["mcp_idle_evictions_total"] == 1)
         await until(lambda: values(metrics).get("mcp_client_session_duration_seconds_count server=srv") == 1)
 
 
-async def test_the_first_piece_of_an_answer_and_those_after_it_are_timed(stage: Stage) -> None:
-    stage.agent(GRAPH)
-    stage.models.script(Reply("ten pieces of text here", piece=2, delay=0.03, gap=0.005))
+async def test_the_first_piece_of_an_answer_and_those_after_it_are_timed(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(GRAPH)
+    agent_runner.models.script(Reply("ten pieces of text here", piece=2, delay=0.03, gap=0.005))
     metrics = Metrics()
-    with metrics.listening(stage.root):
-        await stage.run("x")
+    with metrics.listening(agent_runner.root):
+        await agent_runner.run("x")
         found = values(metrics)
     model = "gen_ai_request_model=fake:model"
     (first,) = [key for key in found if key.startswith("gen_ai_client_operation_time_to_first_chunk_seconds_sum")]
@@ -396,14 +405,14 @@ async def test_the_first_piece_of_an_answer_and_those_after_it_are_timed(stage: 
     )
 
 
-async def test_a_model_that_is_waited_for_is_in_flight_until_its_run_is_cancelled(stage: Stage) -> None:
-    stage.agent(GRAPH)
-    stage.models.script(Reply(hold=trio.Event()))
+async def test_a_model_that_is_waited_for_is_in_flight_until_its_run_is_cancelled(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(GRAPH)
+    agent_runner.models.script(Reply(hold=trio.Event()))
     metrics = Metrics()
-    with metrics.listening(stage.root):
+    with metrics.listening(agent_runner.root):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.run, "x")
-            await until(lambda: stage.models.requests)
+            nursery.start_soon(agent_runner.run, "x")
+            await until(lambda: agent_runner.models.requests)
             found = values(metrics)
             nursery.cancel_scope.cancel()
         assert (found["llm_inflight"], found["runs_active"]) == (1, 1)
@@ -412,12 +421,12 @@ async def test_a_model_that_is_waited_for_is_in_flight_until_its_run_is_cancelle
     assert found["runs_total status=cancelled"] == 1
 
 
-async def test_a_request_that_is_tried_again_is_counted_and_is_in_flight_once(stage: Stage) -> None:
-    stage.agent(GRAPH.replace("prompt: hi", "prompt: hi, max_attempts: 2"))
-    stage.models.script(Reply(status=503, error="busy", headers={"retry-after": "0"}), "fine")
+async def test_a_request_that_is_tried_again_is_counted_and_is_in_flight_once(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(GRAPH.replace("prompt: hi", "prompt: hi, max_attempts: 2"))
+    agent_runner.models.script(Reply(status=503, error="busy", headers={"retry-after": "0"}), "fine")
     metrics = Metrics()
-    with metrics.listening(stage.root):
-        await stage.run("x")
+    with metrics.listening(agent_runner.root):
+        await agent_runner.run("x")
         found = values(metrics)
     assert [value for name, value in found.items() if name.startswith("llm_retries_total")] == [1]
     assert found["llm_inflight"] == 0
@@ -480,16 +489,18 @@ async def test_what_models_cost_is_counted_by_model_and_by_subject(tmp_path: Pat
         assert found["subject_tokens_total kind=input subject=alice"] == 37
 
 
-async def test_what_a_run_asks_of_models_is_counted_at_once_and_told_as_usage(stage: Stage, tmp_path: Path) -> None:
-    stage.agent(GRAPH)
-    stage.root.book = SpendingBook(
-        stage.root.kernel, BookFile(tmp_path / "usage.db"), now=lambda: datetime.now(UTC).timestamp()
+async def test_what_a_run_asks_of_models_is_counted_at_once_and_told_as_usage(
+    agent_runner: AgentRunner, tmp_path: Path
+) -> None:
+    agent_runner.agent(GRAPH)
+    agent_runner.root.book = SpendingBook(
+        agent_runner.root.kernel, BookFile(tmp_path / "usage.db"), now=lambda: datetime.now(UTC).timestamp()
     )
     metrics = Metrics()
-    with metrics.listening(stage.root):
-        await stage.run("x")
+    with metrics.listening(agent_runner.root):
+        await agent_runner.run("x")
         found = values(metrics)
-        told = await usage_of(stage.root, LOCAL, ["model", "agent", "key"], 1)
+        told = await usage_of(agent_runner.root, LOCAL, ["model", "agent", "key"], 1)
     (row,) = told.usage
     assert (row.model, row.agent, row.key, row.requests, row.unpriced) == ("fake:model", "g", "local", 1, 1)
     kinds = [found[f"llm_tokens_total kind={kind} model=fake:model"] for kind in KINDS]
@@ -517,11 +528,11 @@ async def test_a_run_begun_before_anybody_counted_is_not_taken_from_those_under_
     assert (found["runs_active"], found["runs_total status=done"]) == (0, 1)
 
 
-async def test_what_is_written_down_of_a_run_is_counted_in_bytes_and_writes(house: House) -> None:
-    house.stage.agent("start: a\nnodes:\n  a: {type: end, output: hello}")
-    before = await figures(house)
-    run = (await house.post("/v1/runs", {"target": "g"}, 201))["run"]
-    log = house.stage.config_dir.parent / "state" / "callboard" / "runs" / run / "events.jsonl"
+async def test_what_is_written_down_of_a_run_is_counted_in_bytes_and_writes(api_server: ApiServer) -> None:
+    api_server.agent_runner.agent("start: a\nnodes:\n  a: {type: end, output: hello}")
+    before = await figures(api_server)
+    run = (await api_server.post("/v1/runs", {"target": "g"}, 201))["run"]
+    log = api_server.agent_runner.config_dir.parent / "state" / "callboard" / "runs" / run / "events.jsonl"
     with trio.fail_after(60):
         while not log.exists() or b"run.finished" not in log.read_bytes():
             await trio.sleep(0.01)
@@ -530,7 +541,7 @@ async def test_what_is_written_down_of_a_run_is_counted_in_bytes_and_writes(hous
     with trio.fail_after(60):  # bytes are counted before the write that takes them, its time after it
         while found["journal_bytes_total"] < log.stat().st_size or found["journal_append_seconds_count"] == appends:
             await trio.sleep(0.01)
-            found = await figures(house)
+            found = await figures(api_server)
     assert found["journal_bytes_total"] == log.stat().st_size
     assert found["journal_append_seconds_count"] > appends
 
@@ -538,43 +549,45 @@ async def test_what_is_written_down_of_a_run_is_counted_in_bytes_and_writes(hous
 # --- labels ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_label_has_only_so_many_values_whatever_files_say(stage: Stage) -> None:
+async def test_a_label_has_only_so_many_values_whatever_files_say(agent_runner: AgentRunner) -> None:
     metrics = Metrics()
-    stage.models.script(*["hello"] * (MOST_NAMES + 5))
-    with metrics.listening(stage.root):
+    agent_runner.models.script(*["hello"] * (MOST_NAMES + 5))
+    with metrics.listening(agent_runner.root):
         for number in range(MOST_NAMES + 5):
             who = Agent(name=f"agent-{number}", instructions="x", can_ask_user=False)
-            await stage.run("go", target=who)
+            await agent_runner.run("go", target=who)
     name = "gen_ai_invoke_agent_duration_seconds_count"
     found = {key: value for key, value in values(metrics).items() if key.startswith(name)}
     assert len(found) == MOST_NAMES + 1
     assert found[f"{name} gen_ai_agent_name={OTHER}"] == 5
 
 
-async def test_nothing_is_counted_any_more_when_nobody_listens(stage: Stage) -> None:
+async def test_nothing_is_counted_any_more_when_nobody_listens(agent_runner: AgentRunner) -> None:
     metrics = Metrics()
-    heard = stage.root.bus.kernel.heard
-    with metrics.listening(stage.root):
+    heard = agent_runner.root.bus.kernel.heard
+    with metrics.listening(agent_runner.root):
         pass
-    assert stage.root.bus.kernel.heard == heard
+    assert agent_runner.root.bus.kernel.heard == heard
     assert "actors" not in values(metrics)
 
 
 @pytest.mark.parametrize("moved", [-86_400, 86_400])
 async def test_clock_jump_question_waits_and_runs_are_measured_by_a_clock_that_does_not_jump(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, moved: int
+    agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
-    stage.agent(ASKER)
+    agent_runner.agent(ASKER)
     metrics = Metrics()
-    stage.root.questions.patient = True
-    with metrics.listening(stage.root):
+    agent_runner.root.questions.patient = True
+    with metrics.listening(agent_runner.root):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.run, "x")
-            await until(lambda: stage.root.questions.open)
+            nursery.start_soon(agent_runner.run, "x")
+            await until(lambda: agent_runner.root.questions.open)
             jump(monkeypatch, moved)
-            (question,) = stage.root.questions.open
-            stage.root.questions.answer(question.id, "red")
+            (question,) = agent_runner.root.questions.open
+            agent_runner.root.questions.answer(question.id, "red")
         found = values(metrics)
-    assert stage.events[-1].ts.timestamp() - stage.events[0].ts.timestamp() == pytest.approx(moved, abs=120)
+    assert agent_runner.events[-1].ts.timestamp() - agent_runner.events[0].ts.timestamp() == pytest.approx(
+        moved, abs=120
+    )
     assert 0 < found["question_wait_seconds_sum end=answered"] < 60
     assert 0 < found["gen_ai_workflow_duration_seconds_sum gen_ai_workflow_name=g"] < 60

@@ -10,7 +10,7 @@ import pytest
 from support.access_keys import made_key
 from support.control_hub import Client
 from support.fake_models import FakeModels
-from support.http_server import House, Serve, serve
+from support.http_server import ApiServer, Serve, serve
 from trio_websocket import open_websocket_url
 
 __all__ = ["serve"]
@@ -56,8 +56,8 @@ LINES = [
 
 
 @pytest.fixture
-async def house(serve: Serve) -> AsyncIterator[tuple[House, str, str]]:
-    """A house, a key with few scopes, and one that may list as well."""
+async def api_server(serve: Serve) -> AsyncIterator[tuple[ApiServer, str, str]]:
+    """A server, a key with few scopes, and one that may list as well."""
     few, entry = made_key("anna", *FEW)
     more, other = made_key("anna", *FEW, *LISTS)
     async with serve(
@@ -66,22 +66,23 @@ async def house(serve: Serve) -> AsyncIterator[tuple[House, str, str]]:
             "limits": {"rate_limit_per_minute": 0},
         },
         repl_prelude=f"role:{WRONG}",
-    ) as house:
+    ) as api_server:
         for name, text in FILES.items():
-            file = house.stage.root.config_dir / name.format(THERE)
+            file = api_server.agent_runner.root.config_dir / name.format(THERE)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        yield house, few, more
+        yield api_server, few, more
 
 
-async def all_told(house: House, key: str) -> list[tuple[str, str]]:
+async def all_told(api_server: ApiServer, key: str) -> list[tuple[str, str]]:
     """What is asked, and all that is told, with the events of the runs that began."""
     headers = {"authorization": f"Bearer {key}"}
     told = [
-        (f"{path} {body}", (await house.client.post(path, json=body, headers=headers)).text) for path, body in BODIES
+        (f"{path} {body}", (await api_server.client.post(path, json=body, headers=headers)).text)
+        for path, body in BODIES
     ]
     async with open_websocket_url(
-        f"ws://127.0.0.1:{house.port}/ws", extra_headers=[(b"authorization", headers["authorization"].encode())]
+        f"ws://127.0.0.1:{api_server.port}/ws", extra_headers=[(b"authorization", headers["authorization"].encode())]
     ) as websocket:
         client = Client(websocket)
         for method, params in REQUESTS:
@@ -98,11 +99,13 @@ async def all_told(house: House, key: str) -> list[tuple[str, str]]:
 
 
 async def test_who_may_not_list_learns_no_name_by_an_error(
-    house: tuple[House, str, str], fake_model: FakeModels
+    api_server: tuple[ApiServer, str, str], fake_model: FakeModels
 ) -> None:
-    home, few, more = house
+    home, few, more = api_server
     told = await all_told(home, few)
-    assert [(asked, text) for asked, text in told if THERE in text or str(home.stage.root.config_dir) in text] == []
+    assert [
+        (asked, text) for asked, text in told if THERE in text or str(home.agent_runner.root.config_dir) in text
+    ] == []
     assert sum(WRONG in text for _, text in told) >= 16, "they are told what was wrong"
     listed = [asked for asked, text in await all_told(home, more) if THERE in text]
     assert len(listed) >= 4, "who may list is helped"

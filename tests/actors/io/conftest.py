@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from support.control_fixtures import client, hub, root, served, stage
+from support.control_fixtures import agent_runner, client, hub, root, served
 
-__all__ = ["client", "hub", "root", "served", "stage"]
+__all__ = ["agent_runner", "client", "hub", "root", "served"]

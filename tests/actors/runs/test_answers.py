@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 
 from callboard.actors.runs.execution import Answers
 from callboard.protocol.kernel.questions import Answer, Question
@@ -36,20 +36,22 @@ nodes:
         ({"i": ["bob"], "q": ["maybe"]}, "bob maybe "),
     ],
 )
-async def test_answers_are_used_in_order_or_by_node(stage: Stage, compat: str, answers: Any, output: str) -> None:
-    stage.agent(TWO)
-    outcome = await stage.run(compat=compat, answers=answers)
+async def test_answers_are_used_in_order_or_by_node(
+    agent_runner: AgentRunner, compat: str, answers: Any, output: str
+) -> None:
+    agent_runner.agent(TWO)
+    outcome = await agent_runner.run(compat=compat, answers=answers)
     assert outcome.output == output
-    assert stage.warnings == []
-    assert {data.by for data in stage.of("question.answered")} <= {"answers", "default"}
+    assert agent_runner.warnings == []
+    assert {data.by for data in agent_runner.of("question.answered")} <= {"answers", "default"}
 
 
-async def test_when_the_answers_are_used_up_the_default_is_next_and_then_nobody(stage: Stage) -> None:
-    stage.agent(TWO)
-    outcome = await stage.run(answers=[])
+async def test_when_the_answers_are_used_up_the_default_is_next_and_then_nobody(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(TWO)
+    outcome = await agent_runner.run(answers=[])
     assert outcome.exit_code == 5
     assert outcome.state["name"] == "nobody"
-    outcome = await stage.run(answers=["bob"])
+    outcome = await agent_runner.run(answers=["bob"])
     assert (outcome.exit_code, outcome.state["name"]) == (5, "bob")
 
 
@@ -60,20 +62,22 @@ async def test_when_the_answers_are_used_up_the_default_is_next_and_then_nobody(
         ({"i": ["bob", "rob"], "q": "yes", "ghost": "boo"}, "'i': rob, 'ghost': boo"),
     ],
 )
-async def test_left_over_answers_warn(stage: Stage, answers: Any, left: str) -> None:
-    stage.agent(TWO)
-    outcome = await stage.run(answers=answers)
+async def test_left_over_answers_warn(agent_runner: AgentRunner, answers: Any, left: str) -> None:
+    agent_runner.agent(TWO)
+    outcome = await agent_runner.run(answers=answers)
     assert outcome.status == "done"
-    (warning,) = [data for data in stage.of("run.warning") if data.code == "answers_left"]
+    (warning,) = [data for data in agent_runner.of("run.warning") if data.code == "answers_left"]
     assert warning.message == f"answers that no question asked for: {left}"
-    stage.check_stream()
+    agent_runner.check_stream()
 
 
-async def test_answers_for_a_misspelt_node_are_named_where_its_question_fails_the_run(stage: Stage) -> None:
-    stage.agent(TWO)
-    outcome = await stage.run(answers={"i": "bob", "qq": "yes"})
+async def test_answers_for_a_misspelt_node_are_named_where_its_question_fails_the_run(
+    agent_runner: AgentRunner,
+) -> None:
+    agent_runner.agent(TWO)
+    outcome = await agent_runner.run(answers={"i": "bob", "qq": "yes"})
     assert outcome.exit_code == 5
-    (warning,) = [data for data in stage.of("run.warning") if data.code == "answers_left"]
+    (warning,) = [data for data in agent_runner.of("run.warning") if data.code == "answers_left"]
     assert "'qq': yes" in warning.message
 
 
@@ -93,12 +97,12 @@ graph:
     [["a", "b", "c"], {"H": ["a", "b", "c"]}, {"H[1]": "b", "H": ["a", "c"]}, {"H[2]": "c", "H[0]": "a", "H": "b"}],
 )
 async def test_units_of_a_map_are_answered_in_their_order_or_by_their_number(
-    stage: Stage, tmp_path: Path, answers: Any
+    agent_runner: AgentRunner, tmp_path: Path, answers: Any
 ) -> None:
     (tmp_path / "units.yaml").write_text(UNITS)
-    outcome = await stage.run(target=str(tmp_path / "units.yaml"), answers=answers)
+    outcome = await agent_runner.run(target=str(tmp_path / "units.yaml"), answers=answers)
     assert [message.content for message in outcome.final_messages] == ["a", "b", "c"]
-    assert stage.warnings == []
+    assert agent_runner.warnings == []
 
 
 def test_an_answer_that_a_unit_had_is_not_given_again() -> None:
@@ -108,22 +112,22 @@ def test_an_answer_that_a_unit_had_is_not_given_again() -> None:
     assert answers.unused == ["'H': c"]
 
 
-async def test_answers_come_before_people(stage: Stage) -> None:
-    stage.agent(TWO)
+async def test_answers_come_before_people(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(TWO)
 
     class Terminal:
         name = "terminal"
 
         def asked(self, question: Question) -> None:
-            stage.root.questions.answer(question.id, "from the terminal", by=self.name)
+            agent_runner.root.questions.answer(question.id, "from the terminal", by=self.name)
 
         def closed(self, question_id: str, by: str) -> None:
             pass
 
-    with stage.root.questions.attach(Terminal()):
-        outcome = await stage.run(answers={"i": "bob"})
+    with agent_runner.root.questions.attach(Terminal()):
+        outcome = await agent_runner.run(answers={"i": "bob"})
     assert outcome.output == "bob from the terminal "
-    assert [data.by for data in stage.of("question.answered")] == ["answers", "terminal"]
+    assert [data.by for data in agent_runner.of("question.answered")] == ["answers", "terminal"]
 
 
 def test_a_list_of_lists_answers_a_checkbox() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 
 import callboard
 from callboard.protocol.errors import InvalidFile
@@ -35,14 +35,16 @@ def found(config: Path, target: Path, **options: str) -> list[tuple[str, str, st
 
 
 @pytest.mark.parametrize("kid", KIDS)
-async def test_a_variable_without_a_value_refuses_the_run_before_its_first_request(stage: Stage, kid: str) -> None:
+async def test_a_variable_without_a_value_refuses_the_run_before_its_first_request(
+    agent_runner: AgentRunner, kid: str
+) -> None:
     name, file, text = KIDS[kid]
-    write(stage.config_dir, file, text)
-    home = write(stage.config_dir, "g/graph.yaml", GRAPH % (name, "")).parent
-    assert found(stage.config_dir, home) == [("error", "missing_input", "a")]
+    write(agent_runner.config_dir, file, text)
+    home = write(agent_runner.config_dir, "g/graph.yaml", GRAPH % (name, "")).parent
+    assert found(agent_runner.config_dir, home) == [("error", "missing_input", "a")]
     with pytest.raises(InvalidFile, match=r"inputs: \{who: \.\.\.\}"):
-        await stage.run("x")
-    assert stage.models.requests == []
+        await agent_runner.run("x")
+    assert agent_runner.models.requests == []
 
 
 @pytest.mark.parametrize(
@@ -88,9 +90,9 @@ def test_agents_of_workflows_are_there_and_need_no_variables(
     assert found(tmp_path, write(tmp_path, "w/f.yaml", FLOW % name)) == problems
 
 
-async def test_a_workflow_is_refused_for_a_variable_that_it_cannot_give(stage: Stage) -> None:
-    write(stage.config_dir, "kid/config.yaml", NEEDS)
-    file = write(stage.config_dir, "w/f.yaml", FLOW % "kid")
+async def test_a_workflow_is_refused_for_a_variable_that_it_cannot_give(agent_runner: AgentRunner) -> None:
+    write(agent_runner.config_dir, "kid/config.yaml", NEEDS)
+    file = write(agent_runner.config_dir, "w/f.yaml", FLOW % "kid")
     with pytest.raises(InvalidFile, match="a workflow gives none"):
-        await stage.run("x", file)
-    assert stage.models.requests == []
+        await agent_runner.run("x", file)
+    assert agent_runner.models.requests == []

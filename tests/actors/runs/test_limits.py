@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply, Request
 from support.messages import has_message
 
@@ -27,9 +27,11 @@ nodes:
 """
 
 
-async def test_an_agent_that_reaches_its_own_limit_has_failed_and_the_graph_takes_its_fallback(stage: Stage) -> None:
-    stage.agent("limits: {max_tokens: 15}" + TWO_LOOPS, name="kid")
-    stage.agent(
+async def test_an_agent_that_reaches_its_own_limit_has_failed_and_the_graph_takes_its_fallback(
+    agent_runner: AgentRunner,
+) -> None:
+    agent_runner.agent("limits: {max_tokens: 15}" + TWO_LOOPS, name="kid")
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -38,11 +40,11 @@ async def test_an_agent_that_reaches_its_own_limit_has_failed_and_the_graph_take
           e: {type: end, output: "{{said}}"}
         """
     )
-    outcome = await stage.run()
+    outcome = await agent_runner.run()
     assert outcome.status == "done", outcome.error
     assert outcome.output == "ok"
-    assert len(stage.models.requests) == 2
-    *_, failed = [data for data in stage.of("node.exited") if data.error]
+    assert len(agent_runner.models.requests) == 2
+    *_, failed = [data for data in agent_runner.of("node.exited") if data.error]
     assert has_message(
         failed.error,
         "work.spending.accounts.Account._check_spent.2",
@@ -54,9 +56,9 @@ async def test_an_agent_that_reaches_its_own_limit_has_failed_and_the_graph_take
     assert failed.code == "budget"
 
 
-async def test_without_a_fallback_the_run_fails_with_4_and_names_the_agent(stage: Stage) -> None:
-    stage.agent("limits: {max_turns: 1}" + TWO_LOOPS)
-    outcome = await stage.run()
+async def test_without_a_fallback_the_run_fails_with_4_and_names_the_agent(agent_runner: AgentRunner) -> None:
+    agent_runner.agent("limits: {max_turns: 1}" + TWO_LOOPS)
+    outcome = await agent_runner.run()
     assert outcome.exit_code == 4
     assert outcome.error is not None
     assert outcome.error.code == "max_turns"
@@ -69,9 +71,9 @@ async def test_without_a_fallback_the_run_fails_with_4_and_names_the_agent(stage
     )
 
 
-async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(stage: Stage) -> None:
-    stage.agent("limits: {max_tokens: 1000}" + TWO_LOOPS, name="kid")
-    stage.agent(
+async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(agent_runner: AgentRunner) -> None:
+    agent_runner.agent("limits: {max_tokens: 1000}" + TWO_LOOPS, name="kid")
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -79,7 +81,7 @@ async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(stage: Stage)
           e: {type: end}
         """
     )
-    outcome = await stage.run(limits=callboard.Limits(max_tokens=15))
+    outcome = await agent_runner.run(limits=callboard.Limits(max_tokens=15))
     assert outcome.exit_code == 4
     assert outcome.error is not None
     assert has_message(
@@ -92,9 +94,9 @@ async def test_a_limit_of_the_run_is_no_failure_of_the_agent_below(stage: Stage)
     )
 
 
-async def test_the_model_that_has_called_an_agent_reads_that_its_limit_was_reached(stage: Stage) -> None:
-    stage.plain("instructions: lead\ncan_spawn_agents: true", name="lead")
-    stage.agent("limits: {max_tokens: 15}" + TWO_LOOPS, name="kid")
+async def test_the_model_that_has_called_an_agent_reads_that_its_limit_was_reached(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: lead\ncan_spawn_agents: true", name="lead")
+    agent_runner.agent("limits: {max_tokens: 15}" + TWO_LOOPS, name="kid")
     told: list[str] = []
 
     def answer(request: Request) -> Reply | str:
@@ -110,8 +112,8 @@ async def test_the_model_that_has_called_an_agent_reads_that_its_limit_was_reach
             return Reply(calls=[("agent__collect", {"id": id})])
         return "told"
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", target="lead")
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", target="lead")
     assert outcome.status == "done", outcome.error
     assert has_message(
         told[1], "work.spending.accounts.Account._check_spent.2", name="…agent 'kid'", tokens=15, max_tokens=15
@@ -119,8 +121,8 @@ async def test_the_model_that_has_called_an_agent_reads_that_its_limit_was_reach
     assert outcome.output.endswith("told")
 
 
-async def test_all_executions_of_a_node_share_its_limit(stage: Stage) -> None:
-    stage.agent(
+async def test_all_executions_of_a_node_share_its_limit(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         initial_state: {items: [1, 2, 3, 4]}
         start: m
@@ -131,16 +133,16 @@ async def test_all_executions_of_a_node_share_its_limit(stage: Stage) -> None:
           e: {type: end, output: "{{found}}"}
         """
     )
-    outcome = await stage.run()
+    outcome = await agent_runner.run()
     assert outcome.status == "done", outcome.error
-    assert len(stage.models.requests) == 2
+    assert len(agent_runner.models.requests) == 2
     assert outcome.output.count("node 'one' has used all of its 2 model turns (`limits: max_turns`)") == 2
 
 
-async def test_an_agents_time_is_limited(stage: Stage, mock_clock: trio.testing.MockClock) -> None:
-    stage.models.script(Reply("never", hold=trio.Event()))
-    stage.agent("limits: {timeout: 5}" + TWO_LOOPS, name="kid")
-    stage.agent(
+async def test_an_agents_time_is_limited(agent_runner: AgentRunner, mock_clock: trio.testing.MockClock) -> None:
+    agent_runner.models.script(Reply("never", hold=trio.Event()))
+    agent_runner.agent("limits: {timeout: 5}" + TWO_LOOPS, name="kid")
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -152,31 +154,35 @@ async def test_an_agents_time_is_limited(stage: Stage, mock_clock: trio.testing.
         outcomes: list[callboard.Outcome] = []
 
         async def run() -> None:
-            outcomes.append(await stage.run())
+            outcomes.append(await agent_runner.run())
 
         nursery.start_soon(run)
-        await stage.models.arrived(1)
+        await agent_runner.models.arrived(1)
         mock_clock.jump(6)
     assert outcomes[0].status == "done"
-    *_, failed = [data for data in stage.of("node.exited") if data.error]
+    *_, failed = [data for data in agent_runner.of("node.exited") if data.error]
     assert has_message(failed.error, "runs.prepared.Prepared._within", name="kid", timeout=5)
 
 
-async def test_requests_at_once_wait_for_room_and_no_limit_is_passed_by_more_than_one(stage: Stage) -> None:
+async def test_requests_at_once_wait_for_room_and_no_limit_is_passed_by_more_than_one(
+    agent_runner: AgentRunner,
+) -> None:
     nodes = "".join(f"  n{i}: {{type: llm, prompt: p, next: e, on_error: continue}}\n" for i in range(10))
     names = ", ".join(f"n{i}" for i in range(10))
-    stage.agent(f"start: s\nnodes:\n  s: {{type: llm, prompt: p, next: [{names}]}}\n{nodes}  e: {{type: end}}")
-    outcome = await stage.run(limits=callboard.Limits(max_tokens=50))
-    assert len(stage.models.requests) == 4  # 60 tokens; the first left 35, the second 20, the third 5
+    agent_runner.agent(f"start: s\nnodes:\n  s: {{type: llm, prompt: p, next: [{names}]}}\n{nodes}  e: {{type: end}}")
+    outcome = await agent_runner.run(limits=callboard.Limits(max_tokens=50))
+    assert len(agent_runner.models.requests) == 4  # 60 tokens; the first left 35, the second 20, the third 5
     assert outcome.exit_code == 4
-    waited = stage.of("llm.waiting")
+    waited = agent_runner.of("llm.waiting")
     assert waited
     assert {data.reason for data in waited} == {"budget"}
 
 
-async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: trio.testing.MockClock) -> None:
-    stage.models.script(Reply("never", hold=trio.Event()))
-    stage.agent(
+async def test_a_request_that_is_cut_off_is_estimated(
+    agent_runner: AgentRunner, mock_clock: trio.testing.MockClock
+) -> None:
+    agent_runner.models.script(Reply("never", hold=trio.Event()))
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -189,10 +195,10 @@ async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: 
         outcomes: list[callboard.Outcome] = []
 
         async def run() -> None:
-            outcomes.append(await stage.run("x" * 400, limits=callboard.Limits(max_tokens=100)))
+            outcomes.append(await agent_runner.run("x" * 400, limits=callboard.Limits(max_tokens=100)))
 
         nursery.start_soon(run)
-        await stage.models.arrived(1)
+        await agent_runner.models.arrived(1)
         mock_clock.jump(6)
     assert outcomes[0].exit_code == 4
     assert outcomes[0].error is not None
@@ -219,10 +225,10 @@ async def test_a_request_that_is_cut_off_is_estimated(stage: Stage, mock_clock: 
     ],
 )
 async def test_what_a_provider_has_begun_to_answer_is_estimated_and_what_it_refused_is_not(
-    stage: Stage, reply: Reply, estimated: bool
+    agent_runner: AgentRunner, reply: Reply, estimated: bool
 ) -> None:
-    stage.models.script(reply)
-    stage.agent(
+    agent_runner.models.script(reply)
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -231,9 +237,9 @@ async def test_what_a_provider_has_begun_to_answer_is_estimated_and_what_it_refu
           e: {type: end}
         """
     )
-    outcome = await stage.run("x" * 400, limits=callboard.Limits(max_tokens=100))
+    outcome = await agent_runner.run("x" * 400, limits=callboard.Limits(max_tokens=100))
     assert (outcome.exit_code == 4) is estimated
-    assert len(stage.models.requests) == (1 if estimated else 2)
+    assert len(agent_runner.models.requests) == (1 if estimated else 2)
 
 
 async def test_a_provider_that_was_not_reached_has_cost_nothing(fake_model: FakeModels, tmp_path: Path) -> None:
@@ -259,10 +265,10 @@ nodes:
     assert outcome.status == "done", outcome.error
 
 
-async def test_a_reply_of_which_a_server_tells_no_tokens_is_estimated(stage: Stage) -> None:
+async def test_a_reply_of_which_a_server_tells_no_tokens_is_estimated(agent_runner: AgentRunner) -> None:
     said = {"choices": [{"delta": {"role": "assistant", "content": "y" * 4000}, "finish_reason": "stop"}]}
-    stage.models.answer_with(lambda _: Reply(raw=f"data: {json.dumps(said)}\n\ndata: [DONE]\n\n".encode()))
-    stage.agent(
+    agent_runner.models.answer_with(lambda _: Reply(raw=f"data: {json.dumps(said)}\n\ndata: [DONE]\n\n".encode()))
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -271,17 +277,17 @@ async def test_a_reply_of_which_a_server_tells_no_tokens_is_estimated(stage: Sta
           e: {type: end}
         """
     )
-    outcome = await stage.run("x", limits=callboard.Limits(max_tokens=1000))
+    outcome = await agent_runner.run("x", limits=callboard.Limits(max_tokens=1000))
     assert outcome.exit_code == 4
     assert outcome.error is not None
     assert has_message(outcome.error.message, "work.spending.accounts.Account._check_spent", estimated=1000)
 
 
 async def test_a_request_that_waits_after_a_refusal_costs_nothing_when_it_is_cancelled(
-    stage: Stage, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, mock_clock: trio.testing.MockClock
 ) -> None:
-    stage.models.script(Reply(status=429, error="slow down", headers={"retry-after": "60"}))
-    stage.agent(
+    agent_runner.models.script(Reply(status=429, error="slow down", headers={"retry-after": "60"}))
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -293,22 +299,22 @@ async def test_a_request_that_waits_after_a_refusal_costs_nothing_when_it_is_can
     outcomes: list[callboard.Outcome] = []
 
     async def run() -> None:
-        outcomes.append(await stage.run("x" * 400, limits=callboard.Limits(max_tokens=100)))
+        outcomes.append(await agent_runner.run("x" * 400, limits=callboard.Limits(max_tokens=100)))
 
     with trio.fail_after(1000):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
-            await stage.models.arrived(1)
+            await agent_runner.models.arrived(1)
             while not outcomes:
                 mock_clock.jump(1)
                 await trio.lowlevel.checkpoint()
     assert outcomes[0].status == "done", outcomes[0].error
 
 
-async def test_money_of_an_agent_wants_prices(stage: Stage, fake_model: FakeModels) -> None:
-    stage.agent("limits: {max_cost: 1}" + TWO_LOOPS)
-    outcome = await stage.run()
+async def test_money_of_an_agent_wants_prices(agent_runner: AgentRunner, fake_model: FakeModels) -> None:
+    agent_runner.agent("limits: {max_cost: 1}" + TWO_LOOPS)
+    outcome = await agent_runner.run()
     assert (outcome.exit_code, outcome.error and outcome.error.code) == (3, "unpriced")
     assert fake_model.requests == []
-    outcome = await stage.run(allow_unpriced=True)
+    outcome = await agent_runner.run(allow_unpriced=True)
     assert outcome.status == "done"

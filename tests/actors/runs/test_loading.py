@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 
 from callboard.actors.io import file_fingerprints
 from callboard.actors.runs import target as targets
@@ -70,25 +70,27 @@ def old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_fingerprints, "SETTLED", -1)
 
 
-def _house(stage: Stage) -> Path:
-    home = stage.agent(GRAPH, a="echo {}")
+def agent_with_all_files(agent_runner: AgentRunner) -> Path:
+    home = agent_runner.agent(GRAPH, a="echo {}")
     (home / "notes.md").write_text("x")
     (home / "tools.sh").write_text("# @cmd Says hello\nhello() { echo hello; }\n")
-    stage.plain("", name="kid")
-    tools = stage.config_dir / "functions" / "tools"
+    agent_runner.plain("", name="kid")
+    tools = agent_runner.config_dir / "functions" / "tools"
     tools.mkdir(parents=True)
     (tools / "mine.sh").write_text("# @describe Mine\nmain() { echo; }\n")
-    (stage.config_dir / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "true"}}}')
+    (agent_runner.config_dir / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "true"}}}')
     return home
 
 
-async def test_all_that_a_reading_consults_is_remembered(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    _house(stage)
+async def test_all_that_a_reading_consults_is_remembered(
+    agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_with_all_files(agent_runner)
     request = RunRequest(target="g")
-    stage.root.loader._read(request, ())  # what is imported, and files of tools that are kept by themselves
+    agent_runner.root.loader._read(request, ())  # what is imported, and files of tools that are kept by themselves
     with file_fingerprints.recorded() as looked, consulted(monkeypatch) as found:
-        stage.root.loader._read(request, ())
-    here = {path for path in found if path.is_relative_to(stage.config_dir)}
+        agent_runner.root.loader._read(request, ())
+    here = {path for path in found if path.is_relative_to(agent_runner.config_dir)}
     assert {path.name for path in here} >= {"graph.yaml", "a.sh", "notes.md", "gone.md", "kid", "mcp.json"}
     assert here - looked.keys() == set()
 
@@ -106,23 +108,25 @@ CHANGES: dict[str, Callable[[Path, Path], object]] = {
 
 @pytest.mark.usefixtures("old")
 @pytest.mark.parametrize("what", CHANGES)
-async def test_a_target_is_read_once_until_something_it_depends_on_changes(stage: Stage, what: str) -> None:
-    home = _house(stage)
+async def test_a_target_is_read_once_until_something_it_depends_on_changes(
+    agent_runner: AgentRunner, what: str
+) -> None:
+    home = agent_with_all_files(agent_runner)
     request = RunRequest(target="g")
-    first = await stage.root.loader.load(request, NO_HOOKS)
-    assert await stage.root.loader.load(request, NO_HOOKS) is first
-    CHANGES[what](home, stage.config_dir)
+    first = await agent_runner.root.loader.load(request, NO_HOOKS)
+    assert await agent_runner.root.loader.load(request, NO_HOOKS) is first
+    CHANGES[what](home, agent_runner.config_dir)
     try:
-        again = await stage.root.loader.load(request, NO_HOOKS)
+        again = await agent_runner.root.loader.load(request, NO_HOOKS)
     except InvalidFile:
         return
     assert again is not first
 
 
 @pytest.mark.usefixtures("old")
-async def test_other_ways_to_read_it_are_kept_apart_and_errors_are_not_kept(stage: Stage) -> None:
-    home = _house(stage)
-    loader = stage.root.loader
+async def test_other_ways_to_read_it_are_kept_apart_and_errors_are_not_kept(agent_runner: AgentRunner) -> None:
+    home = agent_with_all_files(agent_runner)
+    loader = agent_runner.root.loader
     first = await loader.load(RunRequest(target="g"), NO_HOOKS)
     assert await loader.load(RunRequest(target="g", compat="loki"), NO_HOOKS) is not first
     with pytest.raises(InvalidFile):
@@ -135,19 +139,19 @@ async def test_other_ways_to_read_it_are_kept_apart_and_errors_are_not_kept(stag
     assert (await loader.load(RunRequest(target="g"), NO_HOOKS)).name == first.name
 
 
-async def test_a_change_within_the_grain_of_the_clock_is_seen(stage: Stage) -> None:
-    home = stage.agent("start: e\nnodes:\n  e: {type: end, output: a}")
+async def test_a_change_within_the_grain_of_the_clock_is_seen(agent_runner: AgentRunner) -> None:
+    home = agent_runner.agent("start: e\nnodes:\n  e: {type: end, output: a}")
     text = (home / "graph.yaml").read_text()
     for word in "abcab":
         (home / "graph.yaml").write_text(text.replace("output: a", f"output: {word}"))
-        assert (await stage.run()).output == word
+        assert (await agent_runner.run()).output == word
 
 
 @pytest.mark.usefixtures("old")
 async def test_targets_are_read_in_a_thread_and_a_run_reads_its_own_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.agent("start: e\nnodes:\n  e: {type: end}")
+    agent_runner.agent("start: e\nnodes:\n  e: {type: end}")
     threads: list[int] = []
     check = targets._check
 
@@ -157,6 +161,6 @@ async def test_targets_are_read_in_a_thread_and_a_run_reads_its_own_once(
 
     monkeypatch.setattr(targets, "_check", heard)
     for _ in range(3):
-        assert (await stage.run()).status == "done"
+        assert (await agent_runner.run()).status == "done"
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()

@@ -72,19 +72,19 @@ async def test_16_a_stream_without_a_content_type_is_not_asked_for_twice(reposit
 @pytest.mark.parametrize("way", ["spawned", "agent node", "graph below"])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 async def test_17_what_the_user_denies_is_denied_at_every_depth(repository: Repository, way: str, depth: int) -> None:
-    house = repository
-    house.settings(permissions={"execute_command": {"allow": "*", "deny": "rm *"}})
-    (house.root / "precious").touch()
-    house.agent("global_tools: [execute_command]", f"level{depth}")
+    project = repository
+    project.settings(permissions={"execute_command": {"allow": "*", "deny": "rm *"}})
+    (project.root / "precious").touch()
+    project.agent("global_tools: [execute_command]", f"level{depth}")
     spawns = "can_spawn_agents: true\nmax_agent_depth: 5"
     for level in range(depth):
         if way == "spawned":
-            house.agent(f"instructions: level {level}\n{spawns}", f"level{level}")
+            project.agent(f"instructions: level {level}\n{spawns}", f"level{level}")
             continue
-        directory = house.config / f"agents/level{level}"
+        directory = project.config / f"agents/level{level}"
         directory.mkdir(parents=True)
         if way == "graph below" and level % 2:
-            house.agent(f"instructions: level {level}\n{spawns}", f"level{level}")
+            project.agent(f"instructions: level {level}\n{spawns}", f"level{level}")
         else:
             (directory / "graph.yaml").write_text(GRAPH.format(name=f"level{level}", agent=f"level{level + 1}"))
 
@@ -97,12 +97,12 @@ async def test_17_what_the_user_denies_is_denied_at_every_depth(repository: Repo
         told = json.loads(request.results[0])
         return Reply(calls=[("agent__collect", {"id": told["id"]})]) if len(request.results) == 1 else "over"
 
-    house.models.answer_with(answer)
-    outcome = await callboard.run("level0", "go", config_dir=house.config)
+    project.models.answer_with(answer)
+    outcome = await callboard.run("level0", "go", config_dir=project.config)
     assert outcome.status == "done", outcome.error
-    told = [text for request in house.models.requests for text in request.results]
+    told = [text for request in project.models.requests for text in request.results]
     assert any("permissions deny" in text for text in told), told
-    assert (house.root / "precious").exists()
+    assert (project.root / "precious").exists()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -276,38 +276,38 @@ async def test_24_a_denied_path_is_denied_however_it_is_written(
 async def test_25_in_a_hostile_repository_nothing_of_it_is_run_or_sent(
     repository: Repository, tmp_path: Path, words: list[str]
 ) -> None:
-    house = repository
+    project = repository
     ran = tmp_path / "ran"
     run = f"touch {ran}"
     git = shutil.which("git")
     assert git is not None
-    shutil.rmtree(house.root / ".git")
-    subprocess.run([git, "init", "-q", str(house.root)], check=True)
+    shutil.rmtree(project.root / ".git")
+    subprocess.run([git, "init", "-q", str(project.root)], check=True)
     for key in ("core.fsmonitor", "core.pager", "core.sshCommand", "alias.status", "core.editor"):
         value = f"!{run}" if key.startswith("alias") else run
-        subprocess.run([git, "-C", str(house.root), "config", key, value], check=True)
+        subprocess.run([git, "-C", str(project.root), "config", key, value], check=True)
     every = {
         event: [{"hooks": [{"type": "command", "command": run}]}] for event in ("SessionStart", "PreToolUse", "Stop")
     }
-    house.write(".claude/settings.json", json.dumps({"hooks": every}))
-    house.write(".callboard/hooks.json", json.dumps({"hooks": every}))
-    house.write(".mcp.json", json.dumps({"mcpServers": {"s": {"command": "sh", "args": ["-c", run]}}}))
-    house.write("AGENTS.md", "of-the-repository")
-    house.write("CLAUDE.md", "of-the-repository")
-    house.skill("of-the-repository")
-    house.write(
-        ".env", f"OPENAI_API_KEY=of-the-repository\nCALLBOARD_MODEL=evil\nPYTHONSTARTUP={house.root}/x.py\nBASH_ENV=x"
+    project.write(".claude/settings.json", json.dumps({"hooks": every}))
+    project.write(".callboard/hooks.json", json.dumps({"hooks": every}))
+    project.write(".mcp.json", json.dumps({"mcpServers": {"s": {"command": "sh", "args": ["-c", run]}}}))
+    project.write("AGENTS.md", "of-the-repository")
+    project.write("CLAUDE.md", "of-the-repository")
+    project.skill("of-the-repository")
+    project.write(
+        ".env", f"OPENAI_API_KEY=of-the-repository\nCALLBOARD_MODEL=evil\nPYTHONSTARTUP={project.root}/x.py\nBASH_ENV=x"
     )
-    house.write("--yes", "of-the-repository")
-    house.write("callboard.py", f"import os; os.system({run!r})")
-    house.write("sitecustomize.py", f"import os; os.system({run!r})")
-    house.write("trio.py", f"import os; os.system({run!r})")
-    house.write("config.yaml", "name: of-the-repository")
-    (house.root / ".agents/keys").symlink_to(house.home / ".ssh")
+    project.write("--yes", "of-the-repository")
+    project.write("callboard.py", f"import os; os.system({run!r})")
+    project.write("sitecustomize.py", f"import os; os.system({run!r})")
+    project.write("trio.py", f"import os; os.system({run!r})")
+    project.write("config.yaml", "name: of-the-repository")
+    (project.root / ".agents/keys").symlink_to(project.home / ".ssh")
     environ = {
-        "HOME": str(house.home),
+        "HOME": str(project.home),
         "PATH": os.environ["PATH"],
-        "CALLBOARD_CONFIG_DIR": str(house.config),
+        "CALLBOARD_CONFIG_DIR": str(project.config),
         "XDG_STATE_HOME": str(tmp_path / "state"),
     }
     if words == ["complete"]:
@@ -316,13 +316,13 @@ async def test_25_in_a_hostile_repository_nothing_of_it_is_run_or_sent(
             {**environ, "_CALLBOARD_COMPLETE": "bash_complete", "COMP_WORDS": "callboard run ", "COMP_CWORD": "2"},
         )
     if words == ["ask", "hi"]:
-        house.models.script("hello")
+        project.models.script("hello")
     program = Path(sys.executable).parent / "callboard"
     done = await trio.run_process([program, *words], env=environ, capture_stdout=True, capture_stderr=True, check=False)
     told = done.stdout.decode() + done.stderr.decode()
     assert done.returncode in (0, 2, 3), told
     assert not ran.exists(), told
-    assert "of-the-repository" not in str([request.json for request in house.models.requests])
+    assert "of-the-repository" not in str([request.json for request in project.models.requests])
     if words == ["ask", "hi"]:
         assert "hello" in told
         assert has_message(told, "work.workspace._problem_of")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.mcp_entries import _own_cache, mcp_json, scripted  # noqa: F401 - a fixture
 from support.messages import has_message
@@ -63,16 +63,16 @@ def placed(project: Path, calls: list[tuple[str, dict[str, Any]]]) -> list[tuple
 
 
 @pytest.mark.parametrize("of", ["the user", "the file"])
-async def test_a_run_in_another_directory_is_judged_there(stage: Stage, project: Path, of: str) -> None:
+async def test_a_run_in_another_directory_is_judged_there(agent_runner: AgentRunner, project: Path, of: str) -> None:
     if of == "the user":
-        config = stage.config_dir / "config.yaml"
+        config = agent_runner.config_dir / "config.yaml"
         config.write_text(json.dumps({**json.loads(config.read_text()), "permissions": RULES}))
-    async with callboard.Root(config_dir=stage.config_dir) as root:
-        own = Stage(stage.config_dir, stage.models, root)
+    async with callboard.Root(config_dir=agent_runner.config_dir) as root:
+        own = AgentRunner(agent_runner.config_dir, agent_runner.models, root)
         own.plain(f"global_tools: [fs]\n{DENIES if of == 'the file' else ''}", name="worker")
-        stage.models.script(Reply(calls=placed(project, READS)), Reply(calls=placed(project, WRITES)), "done")
+        agent_runner.models.script(Reply(calls=placed(project, READS)), Reply(calls=placed(project, WRITES)), "done")
         await own.run("go", target="worker", cwd=project)
-    results = stage.models.requests[-1].results
+    results = agent_runner.models.requests[-1].results
     assert "SESAME" not in "".join(results)
     assert "secrets" not in results[6]
     assert results[7:9] == ["(nothing found)"] * 2
@@ -85,7 +85,7 @@ async def test_a_run_in_another_directory_is_judged_there(stage: Stage, project:
 
 
 async def test_a_run_stays_in_its_directory_when_the_process_goes_elsewhere(
-    stage: Stage, project: Path, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
 
@@ -94,8 +94,8 @@ async def test_a_run_stays_in_its_directory_when_the_process_goes_elsewhere(
         os.chdir(project / "secrets")
         return "gone"
 
-    stage.plain("instructions: I am a child\nglobal_tools: [fs_cat, execute_command]", name="kid")
-    stage.agent(
+    agent_runner.plain("instructions: I am a child\nglobal_tools: [fs_cat, execute_command]", name="kid")
+    agent_runner.agent(
         f"""
         {DENIES}
         start: a
@@ -114,32 +114,34 @@ async def test_a_run_stays_in_its_directory_when_the_process_goes_elsewhere(
             return "done"
         return Reply(calls=[("leave", {})] if "I leave" in request.system else calls)
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", target="top", tools=[leave], yes=True)
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", target="top", tools=[leave], yes=True)
     assert outcome.error is None, outcome.error
     assert Path.cwd() == project / "secrets"
-    denied, missing, through, code, where = stage.models.requests[-1].results
+    denied, missing, through, code, where = agent_runner.models.requests[-1].results
     assert has_message(denied, "work.tools.permissions.Permissions.admit")
     assert has_message(missing, "work.tools.builtin.allowed_paths._words")
     assert has_message(through, "work.tools.permissions.Permissions.admit")
     assert (code, where) == ("code\n", f"{project}\n")
 
 
-async def test_a_tool_file_that_is_called_as_one_of_ours_is_judged_by_its_path(stage: Stage, project: Path) -> None:
-    tools = stage.config_dir / "functions" / "tools"
+async def test_a_tool_file_that_is_called_as_one_of_ours_is_judged_by_its_path(
+    agent_runner: AgentRunner, project: Path
+) -> None:
+    tools = agent_runner.config_dir / "functions" / "tools"
     tools.mkdir(parents=True)
     source = '# @describe Reads.\n# @option --path! The file.\nmain() { cat "$argc_path" >> "$LLM_OUTPUT"; }\n'
     (tools / "fs_cat.sh").write_text(source)
-    stage.plain(f"global_tools: [fs_cat]\n{DENIES}", name="worker")
+    agent_runner.plain(f"global_tools: [fs_cat]\n{DENIES}", name="worker")
     calls = placed(project, [*READS[:2], ("fs_cat", {"path": "./src/../.env"}), ("fs_cat", {"path": "src/a.py"})])
-    stage.models.script(Reply(calls=calls), "done")
-    await stage.run("go", target="worker", cwd=project)
-    results = stage.models.requests[-1].results
+    agent_runner.models.script(Reply(calls=calls), "done")
+    await agent_runner.run("go", target="worker", cwd=project)
+    results = agent_runner.models.requests[-1].results
     assert ["permissions deny" in text for text in results] == [True, True, True, False]
     assert "code" in results[-1]
 
 
-async def test_a_python_function_that_is_called_as_one_of_ours_is_too(stage: Stage, project: Path) -> None:
+async def test_a_python_function_that_is_called_as_one_of_ours_is_too(agent_runner: AgentRunner, project: Path) -> None:
     def fs_cat(path: str) -> str:
         """Reads a file.
 
@@ -150,18 +152,20 @@ async def test_a_python_function_that_is_called_as_one_of_ours_is_too(stage: Sta
 
     agent = Agent(name="worker", permissions={"fs_cat": PermissionRule(deny=("secrets/*",))})
     calls = [("fs_cat", {"path": "src/l/key"}), ("fs_cat", {"path": "src/a.py"})]
-    stage.models.script(Reply(calls=calls), "done")
-    await stage.run("go", target=agent, cwd=project, tools=[fs_cat])
-    assert ["permissions deny" in text for text in stage.models.requests[-1].results] == [True, False]
+    agent_runner.models.script(Reply(calls=calls), "done")
+    await agent_runner.run("go", target=agent, cwd=project, tools=[fs_cat])
+    assert ["permissions deny" in text for text in agent_runner.models.requests[-1].results] == [True, False]
 
 
-async def test_the_arguments_of_a_servers_tool_are_judged_as_paths_too(stage: Stage, project: Path) -> None:
-    mcp_json(stage.config_dir, srv=scripted())
+async def test_the_arguments_of_a_servers_tool_are_judged_as_paths_too(
+    agent_runner: AgentRunner, project: Path
+) -> None:
+    mcp_json(agent_runner.config_dir, srv=scripted())
     agent = Agent(name="worker", mcp_servers=("srv",), permissions={"srv__*": PermissionRule(deny=("secrets/*",))})
     calls = [("srv__echo", {"text": text}) for text in ("src/l/key", f"{project}/secrets/key", "src/a.py")]
-    stage.models.script(Reply(calls=calls), "done")
-    await stage.run("go", target=agent, cwd=project)
-    assert ["permissions deny" in text for text in stage.models.requests[-1].results] == [True, True, False]
+    agent_runner.models.script(Reply(calls=calls), "done")
+    await agent_runner.run("go", target=agent, cwd=project)
+    assert ["permissions deny" in text for text in agent_runner.models.requests[-1].results] == [True, True, False]
 
 
 # --- a file's deny is a ceiling -------------------------------------------------------------------------------
@@ -170,9 +174,9 @@ BOSS = "can_spawn_agents: true\ncan_ask_user: false\npermissions: {fs_cat: deny,
 CALL = ("fs_cat", {"path": "a.txt"})
 
 
-def results_of(stage: Stage, word: str) -> list[str]:
+def results_of(agent_runner: AgentRunner, word: str) -> list[str]:
     """What the tools of the agent with this word in its instructions have said."""
-    return [text for request in stage.models.requests if word in request.system for text in request.results[-1:]]
+    return [text for request in agent_runner.models.requests if word in request.system for text in request.results[-1:]]
 
 
 def spawning(agent: str, call: tuple[str, Any] = CALL) -> Any:
@@ -191,23 +195,23 @@ def spawning(agent: str, call: tuple[str, Any] = CALL) -> Any:
 
 
 async def test_what_a_parent_denies_is_denied_to_the_children_it_spawns(
-    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("text of a")
-    stage.plain(f"instructions: I am the boss\n{BOSS}", name="boss")
-    stage.plain("instructions: I am a child\nglobal_tools: [fs_cat]\npermissions: {fs_cat: allow}", name="kid")
-    stage.models.answer_with(spawning("kid"))
-    await stage.run("go", target="boss", yes=True, allow=["fs_cat"])
-    (result,) = results_of(stage, "I am a child")
+    agent_runner.plain(f"instructions: I am the boss\n{BOSS}", name="boss")
+    agent_runner.plain("instructions: I am a child\nglobal_tools: [fs_cat]\npermissions: {fs_cat: allow}", name="kid")
+    agent_runner.models.answer_with(spawning("kid"))
+    await agent_runner.run("go", target="boss", yes=True, allow=["fs_cat"])
+    (result,) = results_of(agent_runner, "I am a child")
     assert has_message(result, "work.tools.permissions.Permissions.admit")
-    await stage.run("go", target="kid")
-    assert results_of(stage, "I am a child")[-1] == "text of a"
+    await agent_runner.run("go", target="kid")
+    assert results_of(agent_runner, "I am a child")[-1] == "text of a"
 
 
-async def test_it_is_denied_to_the_agents_of_tasks_as_well(stage: Stage) -> None:
-    stage.plain(f"instructions: I am the boss\n{BOSS}", name="boss")
-    stage.plain("instructions: I am a child\nglobal_tools: [fs_cat]", name="kid")
+async def test_it_is_denied_to_the_agents_of_tasks_as_well(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(f"instructions: I am the boss\n{BOSS}", name="boss")
+    agent_runner.plain("instructions: I am a child\nglobal_tools: [fs_cat]", name="kid")
 
     def answer(request: Request) -> Reply | str:
         if "I am a child" in request.system:
@@ -220,14 +224,16 @@ async def test_it_is_denied_to_the_agents_of_tasks_as_well(stage: Stage) -> None
             return Reply(calls=[("agent__collect", {"id": child["id"]})])
         return "done"
 
-    stage.models.answer_with(answer)
-    await stage.run("go", target="boss", yes=True)
-    (result,) = results_of(stage, "I am a child")
+    agent_runner.models.answer_with(answer)
+    await agent_runner.run("go", target="boss", yes=True)
+    (result,) = results_of(agent_runner, "I am a child")
     assert has_message(result, "work.tools.permissions.Permissions.admit")
 
 
-async def test_it_reaches_through_agent_nodes_graphs_maps_and_their_llm_nodes_to_any_depth(stage: Stage) -> None:
-    stage.agent(
+async def test_it_reaches_through_agent_nodes_graphs_maps_and_their_llm_nodes_to_any_depth(
+    agent_runner: AgentRunner,
+) -> None:
+    agent_runner.agent(
         """
         permissions: {fs_cat: deny}
         start: m
@@ -239,11 +245,11 @@ async def test_it_reaches_through_agent_nodes_graphs_maps_and_their_llm_nodes_to
         """,
         "top",
     )
-    stage.agent(
+    agent_runner.agent(
         "start: a\nnodes:\n  a: {type: agent, agent: low, prompt: p, next: e}\n  e: {type: end, output: '{{output}}'}",
         "middle",
     )
-    stage.agent(
+    agent_runner.agent(
         """
         global_tools: [fs_cat]
         permissions: {fs_cat: allow}
@@ -255,65 +261,73 @@ async def test_it_reaches_through_agent_nodes_graphs_maps_and_their_llm_nodes_to
         """,
         "low",
     )
-    stage.plain("instructions: I am a child\nglobal_tools: [fs_cat]", name="kid")
-    stage.models.answer_with(lambda request: "done" if request.results else Reply(calls=[CALL]))
-    outcome = await stage.run("go", target="top", yes=True)
+    agent_runner.plain("instructions: I am a child\nglobal_tools: [fs_cat]", name="kid")
+    agent_runner.models.answer_with(lambda request: "done" if request.results else Reply(calls=[CALL]))
+    outcome = await agent_runner.run("go", target="top", yes=True)
     assert outcome.error is None, outcome.error
     for word in ("I am an llm node", "I am a child"):
-        results = results_of(stage, word)
+        results = results_of(agent_runner, word)
         assert len(results) == 2
         assert all(has_message(text, "work.tools.permissions.Permissions.admit") for text in results)
 
 
-async def test_it_reaches_the_tools_of_mcp_servers_however_a_child_calls_them(stage: Stage) -> None:
-    mcp_json(stage.config_dir, srv=scripted())
-    stage.plain(f"instructions: I am the boss\n{BOSS}", name="boss")
+async def test_it_reaches_the_tools_of_mcp_servers_however_a_child_calls_them(agent_runner: AgentRunner) -> None:
+    mcp_json(agent_runner.config_dir, srv=scripted())
+    agent_runner.plain(f"instructions: I am the boss\n{BOSS}", name="boss")
     for mode, call in (
         ("direct", ("srv__echo", {"text": "hi"})),
         ("meta", ("mcp_invoke_srv", {"tool": "echo", "arguments": {"text": "hi"}})),
     ):
-        stage.plain(f"instructions: I use {mode}\nmcp_servers: [srv]\nmcp_tools: {mode}", name="kid")
-        stage.models.answer_with(spawning("kid", call))
-        await stage.run("go", target="boss", yes=True)
-        (result,) = results_of(stage, f"I use {mode}")
+        agent_runner.plain(f"instructions: I use {mode}\nmcp_servers: [srv]\nmcp_tools: {mode}", name="kid")
+        agent_runner.models.answer_with(spawning("kid", call))
+        await agent_runner.run("go", target="boss", yes=True)
+        (result,) = results_of(agent_runner, f"I use {mode}")
         assert has_message(result, "work.tools.permissions.Permissions.admit")
 
 
 async def test_what_a_parent_asks_for_or_allows_is_its_own(
-    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text("text of a")
     rules = "permissions: {fs_cat: ask, fs_write: allow}"
-    stage.plain(f"instructions: I am the boss\ncan_spawn_agents: true\ncan_ask_user: false\n{rules}", name="boss")
-    stage.plain("instructions: I am a child\nglobal_tools: [fs_cat, fs_write]", name="kid")
-    stage.models.answer_with(spawning("kid"))
-    await stage.run("go", target="boss")
-    assert results_of(stage, "I am a child") == ["text of a"]
-    stage.models.answer_with(spawning("kid", ("fs_write", {"path": "b", "contents": "x"})))
-    await stage.run("go", target="boss")
-    assert has_message(results_of(stage, "I am a child")[-1], "work.tools.permissions.Permissions._ask")
+    agent_runner.plain(
+        f"instructions: I am the boss\ncan_spawn_agents: true\ncan_ask_user: false\n{rules}", name="boss"
+    )
+    agent_runner.plain("instructions: I am a child\nglobal_tools: [fs_cat, fs_write]", name="kid")
+    agent_runner.models.answer_with(spawning("kid"))
+    await agent_runner.run("go", target="boss")
+    assert results_of(agent_runner, "I am a child") == ["text of a"]
+    agent_runner.models.answer_with(spawning("kid", ("fs_write", {"path": "b", "contents": "x"})))
+    await agent_runner.run("go", target="boss")
+    assert has_message(results_of(agent_runner, "I am a child")[-1], "work.tools.permissions.Permissions._ask")
 
 
-async def test_a_parents_paths_are_hidden_from_the_searches_of_its_children(stage: Stage, project: Path) -> None:
+async def test_a_parents_paths_are_hidden_from_the_searches_of_its_children(
+    agent_runner: AgentRunner, project: Path
+) -> None:
     rules = "permissions: {fs_cat: {deny: ['secrets/*', .env]}}"
-    stage.plain(f"instructions: I am the boss\ncan_spawn_agents: true\ncan_ask_user: false\n{rules}", name="boss")
-    stage.plain("instructions: I am a child\nglobal_tools: [fs_grep]", name="kid")
-    stage.models.answer_with(spawning("kid", ("fs_grep", {"pattern": "SESAME|code"})))
-    await stage.run("go", target="boss", cwd=project)
-    assert results_of(stage, "I am a child") == ["src/a.py:1:code"]
+    agent_runner.plain(
+        f"instructions: I am the boss\ncan_spawn_agents: true\ncan_ask_user: false\n{rules}", name="boss"
+    )
+    agent_runner.plain("instructions: I am a child\nglobal_tools: [fs_grep]", name="kid")
+    agent_runner.models.answer_with(spawning("kid", ("fs_grep", {"pattern": "SESAME|code"})))
+    await agent_runner.run("go", target="boss", cwd=project)
+    assert results_of(agent_runner, "I am a child") == ["src/a.py:1:code"]
 
 
-async def test_an_agent_may_deny_the_own_tools_of_those_below_and_a_slip_is_still_told(stage: Stage) -> None:
-    stage.plain(
+async def test_an_agent_may_deny_the_own_tools_of_those_below_and_a_slip_is_still_told(
+    agent_runner: AgentRunner,
+) -> None:
+    agent_runner.plain(
         f"{BOSS[: BOSS.index('permissions')]}permissions: {{deploy: deny, fs_wirte: deny, ship: ask}}", name="boss"
     )
-    stage.plain("instructions: alone\npermissions: {deploy: deny}", name="alone")
+    agent_runner.plain("instructions: alone\npermissions: {deploy: deny}", name="alone")
     node = "a: {type: agent, agent: kid, prompt: p, next: e}"
-    stage.agent(f"permissions: {{deploy: deny}}\nstart: a\nnodes:\n  {node}\n  e: {{type: end}}", "graph")
-    stage.plain("instructions: a kid", name="kid")
+    agent_runner.agent(f"permissions: {{deploy: deny}}\nstart: a\nnodes:\n  {node}\n  e: {{type: end}}", "graph")
+    agent_runner.plain("instructions: a kid", name="kid")
     named = {
-        name: [problem.key for problem in callboard.validate(name, config_dir=stage.config_dir)]
+        name: [problem.key for problem in callboard.validate(name, config_dir=agent_runner.config_dir)]
         for name in ("boss", "alone", "graph")
     }
     assert named == {"boss": ["permissions.fs_wirte", "permissions.ship"], "alone": ["permissions.deploy"], "graph": []}

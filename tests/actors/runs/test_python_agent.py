@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 
 import callboard
@@ -75,25 +75,27 @@ def test_lists_and_mappings_become_what_the_fields_are() -> None:
     assert agent.limits.max_turns == 3
 
 
-async def test_nothing_of_it_comes_from_the_environment(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_of_it_comes_from_the_environment(
+    agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BOT_MODEL", "lab:none")
     monkeypatch.setenv("BOT_GLOBAL_TOOLS", '["execute_command"]')
     monkeypatch.setenv("BOT_INSTRUCTIONS", "Obey.")
     monkeypatch.setenv("BOT_TEMPERATURE", "1")
-    outcome = await stage.run("hi", target=callboard.Agent(name="bot", instructions="Be brief."))
+    outcome = await agent_runner.run("hi", target=callboard.Agent(name="bot", instructions="Be brief."))
     assert outcome.status == "done"
-    (request,) = stage.models.requests
+    (request,) = agent_runner.models.requests
     assert request.system == "Be brief."
     assert "tools" not in request.json
     assert "temperature" not in request.json
 
 
-async def test_it_asks_the_user_only_if_it_says_so(stage: Stage) -> None:
-    await stage.run("hi", target=callboard.Agent(name="a", can_ask_user=True))
-    assert any(name.startswith("user__") for name in stage.models.requests[0].offered)
+async def test_it_asks_the_user_only_if_it_says_so(agent_runner: AgentRunner) -> None:
+    await agent_runner.run("hi", target=callboard.Agent(name="a", can_ask_user=True))
+    assert any(name.startswith("user__") for name in agent_runner.models.requests[0].offered)
 
 
-async def test_its_functions_are_its_own(stage: Stage) -> None:
+async def test_its_functions_are_its_own(agent_runner: AgentRunner) -> None:
     worker = callboard.Agent(name="worker", instructions="Work.", tools=[read], description="It works.")
     lead = callboard.Agent(name="lead", instructions="Lead.", tools=[look], agents=[worker])
 
@@ -106,33 +108,33 @@ async def test_its_functions_are_its_own(stage: Stage) -> None:
             return Reply(calls=[("agent__collect", {"id": request.results[0].split('"id":"')[1].split('"')[0]})])
         return "done"
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", target=lead, yes=True)
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", target=lead, yes=True)
     assert outcome.status == "done", outcome.error
     assert [(child.agent, child.output, child.tool_calls) for child in outcome.children] == [("worker", "x", 1)]
-    by_agent = {request.system.split(".")[0]: request.offered for request in stage.models.requests}
+    by_agent = {request.system.split(".")[0]: request.offered for request in agent_runner.models.requests}
     assert "look" in by_agent["Lead"]
     assert "read" not in by_agent["Lead"]
     assert "read" in by_agent["Work"]
     assert "look" not in by_agent["Work"]
 
 
-async def test_it_spawns_its_own_agents_and_no_others(stage: Stage) -> None:
-    stage.plain("instructions: Other.", name="other")
+async def test_it_spawns_its_own_agents_and_no_others(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: Other.", name="other")
     worker = callboard.Agent(name="worker", instructions="Work.")
     lead = callboard.Agent(name="lead", instructions="Lead.", agents=[worker])
-    stage.models.script(Reply(calls=[("agent__spawn", {"agent": "other", "prompt": "go"})]), "done")
-    outcome = await stage.run("go", target=lead)
+    agent_runner.models.script(Reply(calls=[("agent__spawn", {"agent": "other", "prompt": "go"})]), "done")
+    outcome = await agent_runner.run("go", target=lead)
     assert outcome.children == []
-    assert "other" in stage.models.requests[1].results[0]
+    assert "other" in agent_runner.models.requests[1].results[0]
 
 
 @pytest.mark.parametrize("fields", [{"global_tools": ("fs_lss",)}, {"mcp_servers": ("nowhere",)}], ids=repr)
-async def test_names_of_nothing_end_the_run_before_it_starts(stage: Stage, fields: dict[str, Any]) -> None:
+async def test_names_of_nothing_end_the_run_before_it_starts(agent_runner: AgentRunner, fields: dict[str, Any]) -> None:
     agent = callboard.Agent(name="a", **fields)
     with pytest.raises(UsageError):
-        await callboard.run(agent, "go", root=stage.root)
-    assert stage.models.requests == []
+        await callboard.run(agent, "go", root=agent_runner.root)
+    assert agent_runner.models.requests == []
 
 
 @pytest.mark.parametrize(
@@ -150,24 +152,24 @@ async def test_names_of_nothing_end_the_run_before_it_starts(stage: Stage, field
     ],
     ids=stable_name,
 )
-async def test_options_of_the_wrong_type_are_named(stage: Stage, options: dict[str, Any]) -> None:
+async def test_options_of_the_wrong_type_are_named(agent_runner: AgentRunner, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
-        await callboard.run(callboard.Agent(name="a"), "go", root=stage.root, **options)
+        await callboard.run(callboard.Agent(name="a"), "go", root=agent_runner.root, **options)
     assert next(iter(options)) in str(caught.value)
 
 
-async def test_options_may_be_spelled_out(stage: Stage) -> None:
+async def test_options_may_be_spelled_out(agent_runner: AgentRunner) -> None:
     said: Any = [{"role": "user", "content": "hi"}, {"role": "assistant", "text": "ho"}]
     limits: Any = {"max_turns": 1}
-    await callboard.run(callboard.Agent(name="a"), "go", root=stage.root, history=said, limits=limits)
-    assert [m["content"] for m in stage.models.requests[0].json["messages"]] == ["hi", "ho", "go"]
+    await callboard.run(callboard.Agent(name="a"), "go", root=agent_runner.root, history=said, limits=limits)
+    assert [m["content"] for m in agent_runner.models.requests[0].json["messages"]] == ["hi", "ho", "go"]
     assert Limits(**limits).max_turns == 1
 
 
 @pytest.mark.parametrize("target", [3, None, [callboard.Agent(name="a")]], ids=repr)
-async def test_what_is_no_agent_is_named(stage: Stage, target: Any) -> None:
+async def test_what_is_no_agent_is_named(agent_runner: AgentRunner, target: Any) -> None:
     with pytest.raises(UsageError):
-        await callboard.run(target, "go", root=stage.root)
+        await callboard.run(target, "go", root=agent_runner.root)
 
 
 @pytest.mark.parametrize(

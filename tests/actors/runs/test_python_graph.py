@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 import yaml
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply, Request
 
 import callboard
@@ -25,7 +25,7 @@ class Topics:
     topics: list[str]
 
 
-async def test_functions_and_agents_are_nodes_of_one_graph(stage: Stage) -> None:
+async def test_functions_and_agents_are_nodes_of_one_graph(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("review", state={"notes": []})
 
     @graph.node("plan")
@@ -42,17 +42,17 @@ async def test_functions_and_agents_are_nodes_of_one_graph(stage: Stage) -> None
 
     graph.edge("plan", "look", "join", "done")
     graph.end("done", output="{{text}}")
-    stage.models.answer_with(lambda request: f"about {request.prompt}")
-    outcome = await stage.run("engines", target=graph)  # type: ignore[arg-type] # the stage's narrower type
+    agent_runner.models.answer_with(lambda request: f"about {request.prompt}")
+    outcome = await agent_runner.run("engines", target=graph)  # type: ignore[arg-type] # the stage's narrower type
     assert outcome.error is None
     assert outcome.output == outcome.final == "about On speed.; about On price."
     assert outcome.order == ["plan", "look", "join", "done"]
     assert outcome.state["topics"] == ["speed", "price"]
-    assert {e.data.type for e in stage.events if e.kind == "node.entered"} >= {"function", "map", "agent"}
-    stage.check_stream()
+    assert {e.data.type for e in agent_runner.events if e.kind == "node.entered"} >= {"function", "map", "agent"}
+    agent_runner.check_stream()
 
 
-async def test_a_branch_may_lead_back(stage: Stage) -> None:
+async def test_a_branch_may_lead_back(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("count", state={"n": 0})
 
     @graph.node("add")
@@ -65,22 +65,22 @@ async def test_a_branch_may_lead_back(stage: Stage) -> None:
 
     graph.branch("add", enough, {True: "done", False: "add"})
     graph.end("done", output="{{n}}")
-    outcome = await callboard.run(graph, root=stage.root)
+    outcome = await callboard.run(graph, root=agent_runner.root)
     assert outcome.output == "3"
     assert outcome.nodes["add"].visits == 3
 
 
-async def test_a_loop_without_end_is_stopped(stage: Stage) -> None:
+async def test_a_loop_without_end_is_stopped(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("endless", max_loop_iterations=5)
     graph.node("a", lambda: None)
     graph.branch("a", lambda: "a", ["a", "done"])
     graph.end("done")
-    outcome = await callboard.run(graph, root=stage.root)
+    outcome = await callboard.run(graph, root=agent_runner.root)
     assert outcome.error is not None
     assert outcome.error.code == "graph"
 
 
-async def test_nodes_run_side_by_side_and_join(stage: Stage) -> None:
+async def test_nodes_run_side_by_side_and_join(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("wide", reducers={"seen": "extend"}, state={"seen": []})
     both = [trio.Event(), trio.Event()]
 
@@ -99,22 +99,22 @@ async def test_nodes_run_side_by_side_and_join(stage: Stage) -> None:
     graph.node("two", two)
     graph.edge(["one", "two"], "done")
     graph.end("done", output="{{seen}}")
-    outcome = await callboard.run(graph, root=stage.root)
+    outcome = await callboard.run(graph, root=agent_runner.root)
     assert outcome.output == '["one","two"]'
 
 
-async def test_a_function_maps_over_items_and_a_failing_one_fails_the_run(stage: Stage) -> None:
+async def test_a_function_maps_over_items_and_a_failing_one_fails_the_run(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("squares", state={"numbers": [1, 2, 3]})
     graph.map("square", lambda n: n * n, over="numbers", into="squares", next="done")
     graph.end("done", output="{{squares}}")
-    assert (await callboard.run(graph, root=stage.root)).output == "[1,4,9]"
-    outcome = await callboard.run(graph, root=stage.root, state={"numbers": [1, "x"]})
+    assert (await callboard.run(graph, root=agent_runner.root)).output == "[1,4,9]"
+    outcome = await callboard.run(graph, root=agent_runner.root, state={"numbers": [1, "x"]})
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert "TypeError" in outcome.error.message
 
 
-async def test_a_node_has_dependencies_and_runs_agents(stage: Stage) -> None:
+async def test_a_node_has_dependencies_and_runs_agents(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("g")
 
     @graph.node("ask", into="answer")
@@ -124,14 +124,14 @@ async def test_a_node_has_dependencies_and_runs_agents(stage: Stage) -> None:
 
     graph.edge("ask", "done")
     graph.end("done", output="{{answer}}")
-    stage.models.answer_with(lambda request: request.prompt.upper())
-    outcome = await callboard.run(graph, "why", deps="ann", root=stage.root)
+    agent_runner.models.answer_with(lambda request: request.prompt.upper())
+    outcome = await callboard.run(graph, "why", deps="ann", root=agent_runner.root)
     assert outcome.output == "ANN: WHY"
     assert outcome.turns == 1
     assert [child.agent for child in outcome.children] == ["writer"]
 
 
-async def test_the_typed_result_of_an_agent_is_in_the_state(stage: Stage) -> None:
+async def test_the_typed_result_of_an_agent_is_in_the_state(agent_runner: AgentRunner) -> None:
     planner = callboard.Agent(name="planner", instructions="Plan.", result=Topics)
     lister = callboard.Agent(name="lister", instructions="List.", result=list[int])
     graph = callboard.Graph("g")
@@ -144,24 +144,26 @@ async def test_the_typed_result_of_an_agent_is_in_the_state(stage: Stage) -> Non
             return '{"result": [1, 2]}'
         return '{"topics": ["a"]}' if "can't be used" in request.prompt else '{"topics": 3}'
 
-    stage.models.answer_with(answer)
-    outcome = await callboard.run(graph, "go", root=stage.root)
+    agent_runner.models.answer_with(answer)
+    outcome = await callboard.run(graph, "go", root=agent_runner.root)
     assert outcome.output == '["a"] 2'
-    assert len(stage.models.requests) == 3
+    assert len(agent_runner.models.requests) == 3
 
 
-async def test_other_nodes_are_as_files_have_them(stage: Stage) -> None:
+async def test_other_nodes_are_as_files_have_them(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("asks")
     graph.node("who", {"type": "input", "question": "Who?"}, into="who", next="greet")
     graph.node("greet", {"type": "llm", "prompt": "Greet {{who}}."}, into="text", next="done")
     graph.end("done", output="{{text}}")
-    stage.models.script("Hello, Ann!")
-    outcome = await callboard.run(graph, root=stage.root, answers=["Ann"])
+    agent_runner.models.script("Hello, Ann!")
+    outcome = await callboard.run(graph, root=agent_runner.root, answers=["Ann"])
     assert outcome.output == "Hello, Ann!"
-    assert stage.models.requests[0].prompt == "Greet Ann."
+    assert agent_runner.models.requests[0].prompt == "Greet Ann."
 
 
-async def test_the_error_of_a_function_is_that_of_its_node(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_error_of_a_function_is_that_of_its_node(
+    agent_runner: AgentRunner, caplog: pytest.LogCaptureFixture
+) -> None:
     graph = callboard.Graph("g")
 
     def breaks(state: dict[str, Any]) -> None:
@@ -169,18 +171,18 @@ async def test_the_error_of_a_function_is_that_of_its_node(stage: Stage, caplog:
 
     graph.node("a", breaks, next="done")
     graph.end("done")
-    outcome = await callboard.run(graph, root=stage.root)
+    outcome = await callboard.run(graph, root=agent_runner.root)
     assert outcome.error is not None
     assert (outcome.error.node, outcome.error.message) == ("a", "KeyError: 'nope'")
     assert "breaks" in caplog.text
 
 
-async def test_a_function_ends_in_its_time(stage: Stage) -> None:
+async def test_a_function_ends_in_its_time(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("g")
     graph.node("a", trio_sleep, timeout=0.01, next="done", fallback="late")
     graph.end("done")
     graph.end("late", output="too late")
-    outcome = await callboard.run(graph, root=stage.root)
+    outcome = await callboard.run(graph, root=agent_runner.root)
     assert outcome.output == "too late"
 
 
@@ -188,7 +190,7 @@ async def trio_sleep() -> None:
     await trio.sleep_forever()
 
 
-async def test_the_state_that_a_function_changes_is_its_own(stage: Stage) -> None:
+async def test_the_state_that_a_function_changes_is_its_own(agent_runner: AgentRunner) -> None:
     graph = callboard.Graph("g", state={"list": [1]})
 
     def spoil(state: dict[str, Any]) -> None:
@@ -196,8 +198,8 @@ async def test_the_state_that_a_function_changes_is_its_own(stage: Stage) -> Non
 
     graph.node("a", spoil, next="done")
     graph.end("done", output="{{list}}")
-    assert (await callboard.run(graph, root=stage.root)).output == "[1]"
-    assert (await callboard.run(graph, root=stage.root)).output == "[1]"
+    assert (await callboard.run(graph, root=agent_runner.root)).output == "[1]"
+    assert (await callboard.run(graph, root=agent_runner.root)).output == "[1]"
 
 
 async def test_an_interrupted_run_goes_on_where_it_was(fake_model: FakeModels, tmp_path: Path) -> None:

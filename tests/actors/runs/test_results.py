@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply
 
 import callboard
@@ -63,66 +63,68 @@ KINDS: list[Any] = [
 
 
 @pytest.mark.parametrize(("kind", "answer", "value"), KINDS)
-async def test_the_answer_becomes_an_object_of_the_type(stage: Stage, kind: Any, answer: str, value: Any) -> None:
+async def test_the_answer_becomes_an_object_of_the_type(
+    agent_runner: AgentRunner, kind: Any, answer: str, value: Any
+) -> None:
     agent: Any = callboard.Agent(name="judge", instructions="Judge.", result=kind)
-    stage.models.script(answer)
-    outcome = await stage.run("go", target=agent)
+    agent_runner.models.script(answer)
+    outcome = await agent_runner.run("go", target=agent)
     assert outcome.status == "done", outcome.error
     assert outcome.has_result
     assert outcome.result == value
     assert outcome.unwrap() == value
-    body = stage.models.requests[0].json
+    body = agent_runner.models.requests[0].json
     assert body["response_format"]["type"] == "json_schema"
     assert body["response_format"]["json_schema"]["schema"]["type"] == "object"
 
 
-async def test_a_run_names_the_type_for_an_agent_of_a_file(stage: Stage) -> None:
-    stage.plain("instructions: Judge.", name="judge")
-    stage.models.script("Sure!\n```json\n" + VERDICT + "\n```")
-    outcome = await callboard.run("judge", "go", result=Verdict, root=stage.root)
+async def test_a_run_names_the_type_for_an_agent_of_a_file(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: Judge.", name="judge")
+    agent_runner.models.script("Sure!\n```json\n" + VERDICT + "\n```")
+    outcome = await callboard.run("judge", "go", result=Verdict, root=agent_runner.root)
     assert outcome.unwrap() == Verdict(Grade.GOOD, ["short"])
 
 
-async def test_a_model_is_asked_again_for_an_answer_that_does_not_fit(stage: Stage) -> None:
+async def test_a_model_is_asked_again_for_an_answer_that_does_not_fit(agent_runner: AgentRunner) -> None:
     agent = callboard.Agent(name="judge", instructions="Judge.", result=Verdict)
-    stage.models.script("It is good.", '{"grade": "fine", "reasons": []}', VERDICT)
-    outcome = await stage.run("go", target=agent)
+    agent_runner.models.script("It is good.", '{"grade": "fine", "reasons": []}', VERDICT)
+    outcome = await agent_runner.run("go", target=agent)
     assert outcome.unwrap() == Verdict(Grade.GOOD, ["short"])
     assert outcome.final == VERDICT
     assert outcome.turns == 3
-    asked = stage.models.requests[2].prompt
+    asked = agent_runner.models.requests[2].prompt
     assert "'fine'" in asked
     assert "$.grade" in asked
 
 
-async def test_a_run_fails_whose_model_never_gives_an_answer_that_fits(stage: Stage) -> None:
+async def test_a_run_fails_whose_model_never_gives_an_answer_that_fits(agent_runner: AgentRunner) -> None:
     agent = callboard.Agent(name="judge", instructions="Judge.", result=Verdict)
-    stage.models.answer_with(lambda request: "no")
-    outcome = await stage.run("go", target=agent)
+    agent_runner.models.answer_with(lambda request: "no")
+    outcome = await agent_runner.run("go", target=agent)
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert outcome.error.code == "result_invalid"
     assert outcome.result is None
-    assert len(stage.models.requests) == 3
+    assert len(agent_runner.models.requests) == 3
     with pytest.raises(callboard.OutcomeError) as caught:
         outcome.unwrap()
     assert caught.value.outcome is outcome
     assert caught.value.code == "result_invalid"
 
 
-async def test_tools_are_called_before_the_result_is_given(stage: Stage) -> None:
+async def test_tools_are_called_before_the_result_is_given(agent_runner: AgentRunner) -> None:
     def measure() -> int:
         return 7
 
     agent = callboard.Agent(name="judge", instructions="Judge.", result=Point, tools=[measure])
-    stage.models.script(Reply("I measure.", calls=[("measure", {})]), '{"x": 7}')
-    outcome = await stage.run("go", target=agent)
+    agent_runner.models.script(Reply("I measure.", calls=[("measure", {})]), '{"x": 7}')
+    outcome = await agent_runner.run("go", target=agent)
     assert outcome.unwrap() == Point(7)
     assert outcome.final == '{"x": 7}'
     assert outcome.output == 'I measure.\n{"x": 7}'
     # A server that speaks OpenAI's format need not take a schema beside tools; the prompt has it.
-    assert "response_format" not in stage.models.requests[0].json
-    assert '"required":["x"]' in stage.models.requests[0].system
+    assert "response_format" not in agent_runner.models.requests[0].json
+    assert '"required":["x"]' in agent_runner.models.requests[0].system
 
 
 async def test_a_schema_is_a_forced_tool_for_claude(fake_model: FakeModels, tmp_path: Path) -> None:
@@ -133,41 +135,41 @@ async def test_a_schema_is_a_forced_tool_for_claude(fake_model: FakeModels, tmp_
     assert fake_model.requests[0].json["tool_choice"]["type"] == "tool"
 
 
-async def test_the_result_of_a_graph_is_its_output(stage: Stage) -> None:
-    stage.agent(
+async def test_the_result_of_a_graph_is_its_output(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: e
         nodes:
           e: {type: end, output: '{"x": {{initial_prompt}} }'}
         """
     )
-    assert (await callboard.run("g", "3", result=Point, root=stage.root)).unwrap() == Point(3)
-    failed = await callboard.run("g", "[]", result=Point, root=stage.root)
+    assert (await callboard.run("g", "3", result=Point, root=agent_runner.root)).unwrap() == Point(3)
+    failed = await callboard.run("g", "[]", result=Point, root=agent_runner.root)
     assert failed.error is not None
     assert failed.error.code == "result_invalid"
 
 
-async def test_the_final_text_is_that_of_the_last_turn(stage: Stage) -> None:
+async def test_the_final_text_is_that_of_the_last_turn(agent_runner: AgentRunner) -> None:
     def look() -> str:
         return "3"
 
     agent = callboard.Agent(name="a", tools=[look])
-    stage.models.script(Reply("Let me look that up.", calls=[("look", {})]), "The answer is 3.")
-    outcome = await stage.run("go", target=agent)
+    agent_runner.models.script(Reply("Let me look that up.", calls=[("look", {})]), "The answer is 3.")
+    outcome = await agent_runner.run("go", target=agent)
     assert outcome.output == "Let me look that up.\nThe answer is 3."
     assert outcome.final == outcome.unwrap() == "The answer is 3."
     assert outcome.to_wire()["final"] == "The answer is 3."
 
 
-async def test_the_result_is_in_the_json_of_the_outcome(stage: Stage) -> None:
-    stage.models.script(VERDICT)
-    outcome = await stage.run("go", target=callboard.Agent(name="a", result=Verdict))
+async def test_the_result_is_in_the_json_of_the_outcome(agent_runner: AgentRunner) -> None:
+    agent_runner.models.script(VERDICT)
+    outcome = await agent_runner.run("go", target=callboard.Agent(name="a", result=Verdict))
     assert outcome.to_wire()["result"] == {"grade": "good", "reasons": ["short"]}
-    assert stage.events[-1].data.outcome["result"] == {"grade": "good", "reasons": ["short"]}
+    assert agent_runner.events[-1].data.outcome["result"] == {"grade": "good", "reasons": ["short"]}
     assert not any(key in outcome.to_wire() for key in ("final", "has_result"))
 
 
-async def test_a_type_that_checks_itself_is_asked_for_again(stage: Stage) -> None:
+async def test_a_type_that_checks_itself_is_asked_for_again(agent_runner: AgentRunner) -> None:
     @dataclass
     class Even:
         n: int
@@ -176,21 +178,21 @@ async def test_a_type_that_checks_itself_is_asked_for_again(stage: Stage) -> Non
             if self.n % 2:
                 raise ValueError(f"{self.n} is odd")
 
-    stage.models.script('{"n": 3}', '{"n": 4}')
-    outcome = await stage.run("go", target=callboard.Agent(name="a", result=Even))
+    agent_runner.models.script('{"n": 3}', '{"n": 4}')
+    outcome = await agent_runner.run("go", target=callboard.Agent(name="a", result=Even))
     assert outcome.unwrap().n == 4
-    assert "3 is odd" in stage.models.requests[1].prompt
+    assert "3 is odd" in agent_runner.models.requests[1].prompt
 
 
-async def test_a_stream_has_the_type_of_its_run(stage: Stage) -> None:
-    stage.models.script('{"x": 5}')
-    async with stage.root.stream(callboard.Agent(name="a"), "go", result=Point) as run:
+async def test_a_stream_has_the_type_of_its_run(agent_runner: AgentRunner) -> None:
+    agent_runner.models.script('{"x": 5}')
+    async with agent_runner.root.stream(callboard.Agent(name="a"), "go", result=Point) as run:
         assert (await run.outcome()).unwrap() == Point(5)
 
 
 @pytest.mark.parametrize("kind", [complex, 3, {"type": "objekt"}, {"type": {1, 2}}], ids=repr)
-async def test_what_is_no_type_of_a_result_is_refused_before_the_run(stage: Stage, kind: Any) -> None:
+async def test_what_is_no_type_of_a_result_is_refused_before_the_run(agent_runner: AgentRunner, kind: Any) -> None:
     with pytest.raises(UsageError):
-        await callboard.run(callboard.Agent(name="a"), "go", result=kind, root=stage.root)
+        await callboard.run(callboard.Agent(name="a"), "go", result=kind, root=agent_runner.root)
     with pytest.raises(UsageError):
         callboard.Agent(name="a", result=kind)

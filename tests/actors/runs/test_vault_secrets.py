@@ -33,7 +33,7 @@ SERVER = Path(__file__).parents[1] / "work" / "mcp" / "servers" / "scripted.py"
 SECRETS = {"CLIENT_KEY": KEY, "SERVER-TOKEN": TOKEN, "TOOL_SECRET": TOOL}
 
 
-class House:
+class VaultSetup:
     """A config directory with a vault, a client, a server and an agent, each of which names a secret."""
 
     def __init__(self, models: FakeModels, directory: Path) -> None:
@@ -75,11 +75,11 @@ class House:
 
 
 @pytest.fixture
-def house(fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def vault_setup(fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VaultSetup:
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / "state"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return House(fake_model, tmp_path)
+    return VaultSetup(fake_model, tmp_path)
 
 
 def parts(secret: str) -> list[str]:
@@ -110,25 +110,25 @@ def quoting(request: Request) -> Reply:
 
 
 async def test_agents_use_secrets_that_nothing_tells(
-    house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    vault_setup: VaultSetup, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     events: list[Event] = []
     with caplog.at_level(logging.DEBUG, logger="callboard"):
-        async with callboard.Root(config_dir=house.config) as root:
-            house.models.script(*CALLS, "done")
+        async with callboard.Root(config_dir=vault_setup.config) as root:
+            vault_setup.models.script(*CALLS, "done")
             outcome = await callboard.run("worker", "go", root=root, on_event=events.append)
             assert outcome.status == "done", outcome.error
-            house.models.answer_with(quoting)
+            vault_setup.models.answer_with(quoting)
             failed = await callboard.run("worker", "go", root=root, on_event=events.append)
             assert failed.status == "failed"
     # whom they are for has them
-    assert {request.headers["authorization"] for request in house.models.requests} == {f"Bearer {KEY}"}
+    assert {request.headers["authorization"] for request in vault_setup.models.requests} == {f"Bearer {KEY}"}
     assert (tmp_path / "got.txt").read_text() == TOOL
-    results = house.models.requests[4].results
+    results = vault_setup.models.requests[4].results
     assert [PUT in result for result in results] == [True, True, True, False], results
-    assert "{{TOOL_SECRET}}" in house.models.requests[0].system
+    assert "{{TOOL_SECRET}}" in vault_setup.models.requests[0].system
     # and no other
-    assert found_in("".join(request.body.decode() for request in house.models.requests)) == []
+    assert found_in("".join(request.body.decode() for request in vault_setup.models.requests)) == []
     assert found_in("".join(msgspec.json.encode(event).decode() for event in events)) == []
     assert found_in(json.dumps([outcome.to_wire(), failed.to_wire()])) == []
     assert failed.error is not None
@@ -139,13 +139,15 @@ async def test_agents_use_secrets_that_nothing_tells(
 
 
 @pytest.mark.parametrize("piece", [1, 3, 7])
-async def test_a_model_that_repeats_a_secret_in_pieces_tells_nothing(house: House, tmp_path: Path, piece: int) -> None:
+async def test_a_model_that_repeats_a_secret_in_pieces_tells_nothing(
+    vault_setup: VaultSetup, tmp_path: Path, piece: int
+) -> None:
     """Nor does a reply that is cut off in the middle of one."""
     events: list[Event] = []
     said = f"It is {TOOL}, and {KEY}. The end"
     thinks = f"Hm: {TOKEN}"
-    async with callboard.Root(config_dir=house.config) as root:
-        house.models.script(
+    async with callboard.Root(config_dir=vault_setup.config) as root:
+        vault_setup.models.script(
             CALLS[1],
             Reply(said, reasoning=thinks, piece=piece, drop="middle"),
             Reply(said, reasoning=thinks, piece=piece),
@@ -163,9 +165,9 @@ async def test_a_model_that_repeats_a_secret_in_pieces_tells_nothing(house: Hous
     assert written_below(tmp_path) == []
 
 
-async def test_servers_and_their_logs_tell_nothing(house: House, tmp_path: Path) -> None:
-    async with callboard.Root(config_dir=house.config, keep_servers=True) as root, open_hub(root):
-        house.models.script(*CALLS, "done")
+async def test_servers_and_their_logs_tell_nothing(vault_setup: VaultSetup, tmp_path: Path) -> None:
+    async with callboard.Root(config_dir=vault_setup.config, keep_servers=True) as root, open_hub(root):
+        vault_setup.models.script(*CALLS, "done")
         told: list[bytes] = []
         with root.bus.listen(lambda event: told.append(msgspec.json.encode(event))):
             outcome = await callboard.run("worker", "go", root=root)
@@ -177,10 +179,10 @@ async def test_servers_and_their_logs_tell_nothing(house: House, tmp_path: Path)
 
 
 @pytest.mark.parametrize("output", ["json", "stream-json"])
-async def test_the_command_line_tells_nothing(house: House, tmp_path: Path, output: str) -> None:
-    house.models.script(*CALLS, "done")
-    house.models.answer_with(quoting)
-    environ = {**os.environ, "CALLBOARD_LOG": "trace", "CALLBOARD_CONFIG_DIR": str(house.config)}
+async def test_the_command_line_tells_nothing(vault_setup: VaultSetup, tmp_path: Path, output: str) -> None:
+    vault_setup.models.script(*CALLS, "done")
+    vault_setup.models.answer_with(quoting)
+    environ = {**os.environ, "CALLBOARD_LOG": "trace", "CALLBOARD_CONFIG_DIR": str(vault_setup.config)}
     command = [*CALLBOARD, "run", "worker", "go", "-v", "-o", output, "-s", "mine"]
     for code in (0, 1):
         done = await trio.run_process(
@@ -193,42 +195,42 @@ async def test_the_command_line_tells_nothing(house: House, tmp_path: Path, outp
     assert written_below(tmp_path, "got.txt") == []
 
 
-async def test_a_missing_secret_names_file_key_and_command(house: House) -> None:
-    house.settings["clients"][0]["api_key"] = "{{NO_SUCH}}"
-    house.write()
-    async with callboard.Root(config_dir=house.config) as root:
+async def test_a_missing_secret_names_file_key_and_command(vault_setup: VaultSetup) -> None:
+    vault_setup.settings["clients"][0]["api_key"] = "{{NO_SUCH}}"
+    vault_setup.write()
+    async with callboard.Root(config_dir=vault_setup.config) as root:
         with pytest.raises(CredentialsError) as error:
             await callboard.run("worker", "go", root=root)
     assert str(error.value) == (
-        f"client 'lab' in {house.config / 'config.yaml'}: `api_key` needs {{{{NO_SUCH}}}}, which is not in the vault "
-        "or the environment; add it: callboard vault add NO_SUCH"
+        f"client 'lab' in {vault_setup.config / 'config.yaml'}: `api_key` needs {{{{NO_SUCH}}}}, which is not in the "
+        "vault or the environment; add it: callboard vault add NO_SUCH"
     )
     assert error.value.exit_code == 3
 
 
-async def test_a_server_without_its_secret_costs_its_own_tools(house: House) -> None:
+async def test_a_server_without_its_secret_costs_its_own_tools(vault_setup: VaultSetup) -> None:
     entry = {"command": sys.executable, "args": ["-S", str(SERVER)], "env": {"TOKEN": "{{NO_SUCH}}"}}
-    (house.config / "mcp.json").write_text(json.dumps({"mcpServers": {"srv": entry}}))
+    (vault_setup.config / "mcp.json").write_text(json.dumps({"mcpServers": {"srv": entry}}))
     events: list[Event] = []
-    house.models.script("done")
-    async with callboard.Root(config_dir=house.config) as root:
+    vault_setup.models.script("done")
+    async with callboard.Root(config_dir=vault_setup.config) as root:
         outcome = await callboard.run("worker", "go", root=root, on_event=events.append)
         assert outcome.status == "done"
         with pytest.raises(ConfigError, match=r"`env\.TOKEN` needs \{\{NO_SUCH\}\}, .*callboard vault add NO_SUCH"):
             root.mcp.leases.key("srv")
 
 
-async def test_a_command_gives_what_agents_need_once(house: House, tmp_path: Path) -> None:
+async def test_a_command_gives_what_agents_need_once(vault_setup: VaultSetup, tmp_path: Path) -> None:
     script = tmp_path / "give.py"
     script.write_text(
         f"import sys\nopen({str(tmp_path / 'asked')!r}, 'a').write(sys.argv[1] + '\\n')\n"
         f"print({SECRETS!r}[sys.argv[1]])\n"
     )
-    house.settings["vault"] = {"command": f"{sys.executable} {script} {{name}}"}
-    house.write()
-    (house.config / "vault.age").unlink()
-    house.models.answer_with(lambda request: CALLS[len(request.results)] if len(request.results) < 4 else "done")
-    async with callboard.Root(config_dir=house.config) as root, trio.open_nursery() as nursery:
+    vault_setup.settings["vault"] = {"command": f"{sys.executable} {script} {{name}}"}
+    vault_setup.write()
+    (vault_setup.config / "vault.age").unlink()
+    vault_setup.models.answer_with(lambda request: CALLS[len(request.results)] if len(request.results) < 4 else "done")
+    async with callboard.Root(config_dir=vault_setup.config) as root, trio.open_nursery() as nursery:
 
         async def run() -> None:
             outcome = await callboard.run("worker", "go", root=root)
@@ -238,14 +240,14 @@ async def test_a_command_gives_what_agents_need_once(house: House, tmp_path: Pat
             nursery.start_soon(run)
     script.unlink()  # which has the secrets in it
     assert sorted((tmp_path / "asked").read_text().split()) == sorted(SECRETS)
-    assert {request.headers["authorization"] for request in house.models.requests} == {f"Bearer {KEY}"}
+    assert {request.headers["authorization"] for request in vault_setup.models.requests} == {f"Bearer {KEY}"}
     assert written_below(tmp_path, "got.txt") == []
 
 
-async def test_a_command_that_fails_ends_the_run_with_its_words(house: House) -> None:
-    house.settings["vault"] = {"command": "sh -c 'echo locked >&2; exit 1' {name}"}
-    house.write()
-    async with callboard.Root(config_dir=house.config) as root:
+async def test_a_command_that_fails_ends_the_run_with_its_words(vault_setup: VaultSetup) -> None:
+    vault_setup.settings["vault"] = {"command": "sh -c 'echo locked >&2; exit 1' {name}"}
+    vault_setup.write()
+    async with callboard.Root(config_dir=vault_setup.config) as root:
         with pytest.raises(CallboardError, match=r"failed \(status 1\): locked"):
             await callboard.run("worker", "go", root=root)
         agent = callboard.Agent(name="a", instructions="i")
@@ -254,7 +256,7 @@ async def test_a_command_that_fails_ends_the_run_with_its_words(house: House) ->
         assert outcome.error.message.endswith("failed (status 1): locked")
 
 
-async def test_what_a_stranger_describes_gets_no_secret(house: House, tmp_path: Path) -> None:
+async def test_what_a_stranger_describes_gets_no_secret(vault_setup: VaultSetup, tmp_path: Path) -> None:
     """A workflow's own client, at an address of its own, with `{{NAME}}` for a key."""
     flow = {
         "graph": {
@@ -265,7 +267,7 @@ async def test_what_a_stranger_describes_gets_no_secret(house: House, tmp_path: 
                     "type": "agent",
                     "config": {
                         "provider": "mine",
-                        "base_url": house.models.openai_base,
+                        "base_url": vault_setup.models.openai_base,
                         "api_key": "{{CLIENT_KEY}}",
                         "name": "m",
                         "role": "r",
@@ -277,9 +279,9 @@ async def test_what_a_stranger_describes_gets_no_secret(house: House, tmp_path: 
     }
     path = tmp_path / "flow.yaml"
     path.write_text(json.dumps(flow))
-    async with callboard.Root(config_dir=house.config) as root:
+    async with callboard.Root(config_dir=vault_setup.config) as root:
         await callboard.run(path, "go", root=root)
-    assert [request.headers["authorization"] for request in house.models.requests] == ["Bearer {{CLIENT_KEY}}"]
+    assert [request.headers["authorization"] for request in vault_setup.models.requests] == ["Bearer {{CLIENT_KEY}}"]
 
 
 def test_what_holds_no_secret_stays_the_same_object() -> None:
@@ -288,10 +290,10 @@ def test_what_holds_no_secret_stays_the_same_object() -> None:
 
 
 async def test_rows_of_durable_runs_have_no_secrets_and_the_run_goes_on_without_them(
-    house: House, tmp_path: Path
+    vault_setup: VaultSetup, tmp_path: Path
 ) -> None:
-    async with callboard.Root(config_dir=house.config) as root:
-        house.models.script(*CALLS, f"you said {TOOL}")
+    async with callboard.Root(config_dir=vault_setup.config) as root:
+        vault_setup.models.script(*CALLS, f"you said {TOOL}")
         outcome = await callboard.run("worker", f"go with {TOOL}", root=root, durable=True, id="run-1")
         assert outcome.status == "done", outcome.error
     assert any(path.suffix == ".db" for path in (tmp_path / "state").rglob("*")), "it was kept"

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 
 from callboard.protocol.events import Event, encode
@@ -93,49 +93,49 @@ def write(name: str, events: list[Event], config_dir: Path) -> None:
     (RECORDED / f"{name}.jsonl").write_text(text)
 
 
-async def test_a_team_of_agents(stage: Stage) -> None:
-    stage.plain("instructions: boss\ncan_spawn_agents: true\ncan_ask_user: false", name="boss")
-    stage.plain("instructions: kid\ncan_ask_user: false", name="kid")
-    stage.models.answer_with(team)
-    outcome = await stage.run("do it", target="boss", tools=[add, bad])
+async def test_a_team_of_agents(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: boss\ncan_spawn_agents: true\ncan_ask_user: false", name="boss")
+    agent_runner.plain("instructions: kid\ncan_ask_user: false", name="kid")
+    agent_runner.models.answer_with(team)
+    outcome = await agent_runner.run("do it", target="boss", tools=[add, bad])
     assert outcome.status == "done", outcome.error
-    write("team", stage.events, stage.config_dir)
+    write("team", agent_runner.events, agent_runner.config_dir)
 
 
-async def test_a_model_that_fails_first(stage: Stage) -> None:
-    stage.plain("instructions: solo\ncan_ask_user: false", name="solo")
-    stage.models.script(Reply(status=429, error="slow down", headers={"retry-after": "0"}), "at last")
-    await stage.run("do it", target="solo")
-    stage.models.answer_with(lambda _: Reply(status=401, error="no such key"))
-    write("retried", stage.events, stage.config_dir)
-    stage.events.clear()
-    await stage.run("do it", target="solo")
-    write("refused", stage.events, stage.config_dir)
+async def test_a_model_that_fails_first(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: solo\ncan_ask_user: false", name="solo")
+    agent_runner.models.script(Reply(status=429, error="slow down", headers={"retry-after": "0"}), "at last")
+    await agent_runner.run("do it", target="solo")
+    agent_runner.models.answer_with(lambda _: Reply(status=401, error="no such key"))
+    write("retried", agent_runner.events, agent_runner.config_dir)
+    agent_runner.events.clear()
+    await agent_runner.run("do it", target="solo")
+    write("refused", agent_runner.events, agent_runner.config_dir)
 
 
-async def test_a_graph_with_all_kinds_of_nodes(stage: Stage) -> None:
-    stage.agent(GRAPH, broken="exit 3", again=AGAIN, left="echo '{}'")
-    stage.agent(INNER, name="inner")
+async def test_a_graph_with_all_kinds_of_nodes(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(GRAPH, broken="exit 3", again=AGAIN, left="echo '{}'")
+    agent_runner.agent(INNER, name="inner")
     for name, answer in (("graph", "accept"), ("short", "reject")):
-        stage.events.clear()
-        await stage.run("it", state={"items": [1, 2, 3]}, answers=[answer])
-        write(name, stage.events, stage.config_dir)
+        agent_runner.events.clear()
+        await agent_runner.run("it", state={"items": [1, 2, 3]}, answers=[answer])
+        write(name, agent_runner.events, agent_runner.config_dir)
 
 
-async def test_a_run_that_is_interrupted(stage: Stage) -> None:
-    stage.plain("instructions: boss\ncan_spawn_agents: true\ncan_ask_user: false", name="boss")
-    stage.plain("instructions: kid\ncan_ask_user: false", name="kid")
-    stage.models.answer_with(
+async def test_a_run_that_is_interrupted(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: boss\ncan_spawn_agents: true\ncan_ask_user: false", name="boss")
+    agent_runner.plain("instructions: kid\ncan_ask_user: false", name="kid")
+    agent_runner.models.answer_with(
         lambda request: Reply(text="slow", delay=1000) if request.prompt.startswith("child") else team(request)
     )
     with trio.move_on_after(1):
-        await stage.run("do it", target="boss", tools=[add, bad])
-    write("interrupted", stage.events, stage.config_dir)
+        await agent_runner.run("do it", target="boss", tools=[add, bad])
+    write("interrupted", agent_runner.events, agent_runner.config_dir)
 
 
-async def test_a_workflow(stage: Stage, tmp_path: Path) -> None:
+async def test_a_workflow(agent_runner: AgentRunner, tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(WORKFLOW)
-    outcome = await stage.run("it", target=path)
+    outcome = await agent_runner.run("it", target=path)
     assert outcome.output, outcome.error
-    write("workflow", stage.events, stage.config_dir)
+    write("workflow", agent_runner.events, agent_runner.config_dir)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message, says
 
@@ -79,26 +79,28 @@ def test_what_has_no_value_at_all_is_still_an_error_of_usage() -> None:
 
 
 async def test_an_agents_tools_get_the_secret_and_its_model_does_not(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_USERNAME", "ada-the-secret")
-    home = stage.plain(f"instructions: 'for {{{{username}}}}'\n{DECLARED}", name="clerk")
+    home = agent_runner.plain(f"instructions: 'for {{{{username}}}}'\n{DECLARED}", name="clerk")
     (home / "tools.sh").write_text(TELL)
-    stage.models.script(Reply(calls=[("tell", {})]), "done")
-    await stage.run("go", target="clerk")
-    assert "it is [redacted]" in stage.models.requests[-1].results[0]  # said by the tool, and hidden from the model
-    assert stage.models.requests[0].system.startswith("for {{MY_USERNAME}}")
+    agent_runner.models.script(Reply(calls=[("tell", {})]), "done")
+    await agent_runner.run("go", target="clerk")
+    assert (
+        "it is [redacted]" in agent_runner.models.requests[-1].results[0]
+    )  # said by the tool, and hidden from the model
+    assert agent_runner.models.requests[0].system.startswith("for {{MY_USERNAME}}")
 
 
 async def test_scripts_of_a_graph_get_it_and_so_do_those_of_its_children(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_USERNAME", "ada")
     node = "a: {type: script, script: a.sh, state_updates: {who: '{{who}}'}, next: e}"
     kid = f"{DECLARED}start: a\nnodes:\n  {node}\n  e: {{type: end, output: '{{{{who}}}}'}}"
-    stage.agent(kid, "kid", a='echo "{\\"who\\": \\"$LLM_AGENT_VAR_USERNAME\\"}"')
-    assert (await stage.run(target="kid")).output == "ada"
-    stage.agent(
+    agent_runner.agent(kid, "kid", a='echo "{\\"who\\": \\"$LLM_AGENT_VAR_USERNAME\\"}"')
+    assert (await agent_runner.run(target="kid")).output == "ada"
+    agent_runner.agent(
         "initial_state: {made: '{{MY_USERNAME}} and {{PATH}}'}\nstart: a\nnodes:\n"
         "  a: {type: agent, agent: kid, prompt: p, next: b}\n"
         "  b: {type: agent, agent: kid, prompt: p, inputs: {username: 'x {{made}}'}, state_updates: {y: '{{output}}'}, "
@@ -106,19 +108,19 @@ async def test_scripts_of_a_graph_get_it_and_so_do_those_of_its_children(
         "  e: {type: end, output: '{{y}}'}",
         "top",
     )
-    assert (await stage.run(target="top")).output == "x {{MY_USERNAME}} and {{PATH}}"
+    assert (await agent_runner.run(target="top")).output == "x {{MY_USERNAME}} and {{PATH}}"
 
 
 async def test_a_run_without_the_secret_does_not_begin_and_says_where_it_is_named(
-    stage: Stage, fake_model: FakeModels
+    agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    home = stage.plain(DECLARED, name="clerk")
+    home = agent_runner.plain(DECLARED, name="clerk")
     (home / "tools.sh").write_text(TELL)
     with pytest.raises(
         ConfigError,
         match=says("work.variables._Found.about.2", where="…config.yaml:5:14)", secret="MY_USERNAME"),
     ):
-        await stage.run("go", target="clerk")
+        await agent_runner.run("go", target="clerk")
     assert not fake_model.requests
     assert Path(home).is_dir()
 

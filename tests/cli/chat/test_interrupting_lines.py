@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from support.chat_screen import ChatStage
+from support.chat_screen import ScriptedScreen
 
 from callboard.cli.chat.client import ChatClient
 from callboard.cli.chat.conversation import ChatConversation
@@ -59,7 +59,7 @@ class Talk:
     """A conversation on a screen; it opens when the body says so (`open`)."""
 
     def __init__(self) -> None:
-        self.stage = ChatStage()
+        self.scripted_screen = ScriptedScreen()
         self.server = Server()
 
     def play(self, body: Callable[[], Awaitable[None]], *, begins: bool = True) -> None:
@@ -68,28 +68,28 @@ class Talk:
                 self.begin()
             await body()
 
-        self.stage.play(play)
+        self.scripted_screen.play(play)
 
     def begin(self) -> None:
         """The conversation is there, and leads the screen from now on."""
         look = AnswerStyle()
         display = Display(look, streams=True, coloured=False)
         self.server.client = client = ChatClient(self.server.take)
-        self.conversation = ChatConversation(client, self.stage.screen, display, {})
+        self.conversation = ChatConversation(client, self.scripted_screen.screen, display, {})
         self.conversation.configure({}, display, lambda _: look)
         self.conversation.begin()
 
     async def open(self) -> None:
-        await self.stage.until(lambda: self.server.asked)
+        await self.scripted_screen.until(lambda: self.server.asked)
         self.server.answer(0, {"chat": CHAT, "notes": []})
-        await self.stage.until(lambda: ".help lists commands" in self.stage.display)
+        await self.scripted_screen.until(lambda: ".help lists commands" in self.scripted_screen.display)
 
     async def press(self, keys: str, *heard: str) -> None:
         """Presses keys; then these are all lines and interrupts that have come to the server."""
-        await self.stage.press(keys, lambda: self.server.heard == list(heard))
+        await self.scripted_screen.press(keys, lambda: self.server.heard == list(heard))
 
     async def shows(self, *texts: str) -> None:
-        await self.stage.until(lambda: all(text in self.stage.display for text in texts))
+        await self.scripted_screen.until(lambda: all(text in self.scripted_screen.display for text in texts))
 
 
 def test_an_interrupt_right_behind_a_line_finds_it_before_it_is_sent() -> None:
@@ -99,7 +99,7 @@ def test_an_interrupt_right_behind_a_line_finds_it_before_it_is_sent() -> None:
         await talk.open()
         await talk.press("hello\r\x03again\r", "again")  # all that a terminal has sent at once
         await talk.shows("> hello\n\u25b8 interrupted\nmodel> again")
-        assert "To leave" not in talk.stage.display
+        assert "To leave" not in talk.scripted_screen.display
 
     talk.play(body)
 
@@ -135,11 +135,11 @@ def test_what_is_done_before_the_conversation_is_there_is_done_in_order() -> Non
     talk = Talk()
 
     async def body() -> None:
-        screen = talk.stage.screen
+        screen = talk.scripted_screen.screen
         screen.handler = waiting = WaitingHandler()
-        await talk.stage.press("one\r", lambda: waiting.busy)
-        await talk.stage.press("\x03", lambda: not waiting.busy)
-        await talk.stage.press("two\r", lambda: waiting.busy)
+        await talk.scripted_screen.press("one\r", lambda: waiting.busy)
+        await talk.scripted_screen.press("\x03", lambda: not waiting.busy)
+        await talk.scripted_screen.press("two\r", lambda: waiting.busy)
         talk.begin()
         waiting.hand_over(talk.conversation)
         await talk.shows("> one\n\u25b8 interrupted\n> two")
@@ -206,7 +206,7 @@ def test_ctrl_c_soon_after_an_interrupt_is_for_the_line_that_was_entered_since()
         talk.server.answer(1, {"chat": CHAT, "status": "cancelled"})
         await talk.press("two\r", "one", "interrupt", "two")
         await talk.press("\x03", "one", "interrupt", "two", "interrupt")
-        assert talk.stage.screen.app.is_running
-        await talk.stage.press("\x03", lambda: not talk.stage.screen.app.is_running)
+        assert talk.scripted_screen.screen.app.is_running
+        await talk.scripted_screen.press("\x03", lambda: not talk.scripted_screen.screen.app.is_running)
 
     talk.play(body)

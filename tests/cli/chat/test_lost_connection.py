@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from support.fake_models import FakeModels, Reply
-from support.http_server import House, Serve, serve
+from support.http_server import ApiServer, Serve, serve
 from support.messages import fragment
 from support.program_window import Window
 from support.talking import environment_of
@@ -21,13 +21,13 @@ CALL = ("execute_command", {"command": "echo $((40 + 2))"})
 @pytest.fixture
 async def wire(
     window: Window, serve: Serve, fake_model: FakeModels, tmp_path: Path, nursery: trio.Nursery
-) -> AsyncIterator[tuple[Wire, House]]:
+) -> AsyncIterator[tuple[Wire, ApiServer]]:
     """A conversation with a server, at the question whether a command may be run; and the way between them."""
     fake_model.script(Reply(calls=[CALL]), Reply(text="so it is"))
-    async with serve(enabled_tools="execute_command") as house:
-        wire = Wire(house.port)
+    async with serve(enabled_tools="execute_command") as control_server:
+        wire = Wire(control_server.port)
         await nursery.start(lambda task_status: wire.carry(task_status=task_status))
-        there = ["chat", "--url", f"http://127.0.0.1:{wire.port}", "--token", house.token]
+        there = ["chat", "--url", f"http://127.0.0.1:{wire.port}", "--token", control_server.token]
         window.start(there, environment_of(tmp_path / "config", tmp_path))
         await window.shows(".help lists commands")
         window.press("count", "Enter")
@@ -36,12 +36,12 @@ async def wire(
         await window.shows("reconnecting")
         window.press("1", "Enter")
         await window.shows("= Yes, once")
-        yield wire, house
+        yield wire, control_server
         assert await window.leave() == 0
 
 
 async def test_is_sent_when_there_is_another_one(
-    window: Window, wire: tuple[Wire, House], fake_model: FakeModels
+    window: Window, wire: tuple[Wire, ApiServer], fake_model: FakeModels
 ) -> None:
     cut, _ = wire
     await window.shows(fragment("cli.chat.server_requests.PersonAsked._answer"))
@@ -54,12 +54,12 @@ async def test_is_sent_when_there_is_another_one(
 
 
 async def test_is_said_not_to_be_taken_if_the_question_was_closed_meanwhile(
-    window: Window, wire: tuple[Wire, House], fake_model: FakeModels
+    window: Window, wire: tuple[Wire, ApiServer], fake_model: FakeModels
 ) -> None:
-    cut, house = wire
+    cut, control_server = wire
     await window.shows(fragment("cli.chat.server_requests.PersonAsked._answer"))
-    (question,) = (await house.get("/v1/questions"))["questions"]
-    await house.post(f"/v1/questions/{question['id']}/answer", {"value": "no"})
+    (question,) = (await control_server.get("/v1/questions"))["questions"]
+    await control_server.post(f"/v1/questions/{question['id']}/answer", {"value": "no"})
     await fake_model.arrived(2)
     cut.mend()
     await window.shows("not accepted, because the question is closed: Yes, once (to:")

@@ -89,7 +89,7 @@ def test_a_failed_run_has_its_own_exit_code(callboard: Callboard, models: FakeMo
 # --- at a terminal -----------------------------------------------------------------------------------------
 
 
-class Stage:
+class ExecuteWindow:
     """A window in which `callboard -e` runs."""
 
     def __init__(self, tmux: Tmux, models: FakeModels, home: Path) -> None:
@@ -118,176 +118,180 @@ class Stage:
 
 
 @pytest.fixture
-def stage(fake_model: FakeModels, tmp_path: Path) -> Iterator[Stage]:
+def execute_window(fake_model: FakeModels, tmp_path: Path) -> Iterator[ExecuteWindow]:
     tmux = Tmux(80, 24, tmp_path)
-    yield Stage(tmux, fake_model, tmp_path)
+    yield ExecuteWindow(tmux, fake_model, tmp_path)
     tmux.close()
 
 
 @at_terminal
 @pytest.mark.parametrize("key", ["e", "Enter", *(pytest.param(key, marks=pytest.mark.soak) for key in "yE")])
-async def test_a_key_executes_it_and_its_exit_code_is_ours(stage: Stage, key: str) -> None:
-    stage.models.script('echo "in $PWD"; test -t 0 && test -t 1 && exit 7')
-    await stage.begin("-e", "say", "where")
-    stage.tmux.press(key)
-    assert await stage.tmux.ended() == 7
-    assert f"in {Path.cwd()}" in stage.tmux.lines()
+async def test_a_key_executes_it_and_its_exit_code_is_ours(execute_window: ExecuteWindow, key: str) -> None:
+    execute_window.models.script('echo "in $PWD"; test -t 0 && test -t 1 && exit 7')
+    await execute_window.begin("-e", "say", "where")
+    execute_window.tmux.press(key)
+    assert await execute_window.tmux.ended() == 7
+    assert f"in {Path.cwd()}" in execute_window.tmux.lines()
 
 
 @at_terminal
 @pytest.mark.parametrize("key", ["q", "C-c", pytest.param("C-d", marks=pytest.mark.soak)])
-async def test_a_key_leaves_and_the_terminal_is_as_it_was(stage: Stage, key: str) -> None:
-    stage.models.script(f"touch {stage.home / 'made'}")
-    await stage.begin("-e", "make a file")
-    stage.tmux.press(key)
-    assert await stage.tmux.ended() == (130 if key == "C-c" else 0)
-    assert not (stage.home / "made").exists()
-    assert "Traceback" not in "\n".join(stage.tmux.lines())
+async def test_a_key_leaves_and_the_terminal_is_as_it_was(execute_window: ExecuteWindow, key: str) -> None:
+    execute_window.models.script(f"touch {execute_window.home / 'made'}")
+    await execute_window.begin("-e", "make a file")
+    execute_window.tmux.press(key)
+    assert await execute_window.tmux.ended() == (130 if key == "C-c" else 0)
+    assert not (execute_window.home / "made").exists()
+    assert "Traceback" not in "\n".join(execute_window.tmux.lines())
 
 
 @at_terminal
-async def test_keys_that_mean_nothing_change_nothing(stage: Stage) -> None:
-    stage.models.script("echo done")
-    await stage.begin("-e", "say done")
+async def test_keys_that_mean_nothing_change_nothing(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script("echo done")
+    await execute_window.begin("-e", "say done")
     for key in ("x", "Up", "ü", "Escape", "C-z"):  # Escape right before `e` could be read as Alt-e
-        stage.tmux.press(key)
+        execute_window.tmux.press(key)
         await trio.sleep(0.3)
-    stage.tmux.press("e")
-    assert await stage.tmux.ended() == 0
-    assert "done" in stage.tmux.lines()
+    execute_window.tmux.press("e")
+    assert await execute_window.tmux.ended() == 0
+    assert "done" in execute_window.tmux.lines()
 
 
 @at_terminal
-async def test_what_was_typed_while_the_model_answered_is_no_choice(stage: Stage) -> None:
+async def test_what_was_typed_while_the_model_answered_is_no_choice(execute_window: ExecuteWindow) -> None:
     hold = trio.Event()
-    stage.models.script(Reply(f"touch {stage.home / 'made'}", hold=hold))
-    await stage.begin("-e", "make a file", menu=False)
+    execute_window.models.script(Reply(f"touch {execute_window.home / 'made'}", hold=hold))
+    await execute_window.begin("-e", "make a file", menu=False)
     with trio.fail_after(PATIENCE):
-        await stage.models.arrived(1)
-    stage.tmux.press("e", "Enter", "y")
+        await execute_window.models.arrived(1)
+    execute_window.tmux.press("e", "Enter", "y")
     hold.set()
-    await stage.menu(1)
-    assert not (stage.home / "made").exists()
-    stage.tmux.press("q")
-    assert await stage.tmux.ended() == 0
+    await execute_window.menu(1)
+    assert not (execute_window.home / "made").exists()
+    execute_window.tmux.press("q")
+    assert await execute_window.tmux.ended() == 0
 
 
 @at_terminal
 @pytest.mark.full
-async def test_describe_explains_it_and_asks_again(stage: Stage) -> None:
-    stage.models.script("ls -l", "Lists files at length.")
-    await stage.begin("-e", "list files")
-    stage.tmux.press("d")
-    await stage.tmux.shows("Lists files at length.")
-    await stage.menu(2)
-    assert stage.models.requests[1].prompt == "ls -l"
-    assert stage.models.requests[1].system.startswith("Explain the sh command")
-    stage.tmux.press("q")
-    assert await stage.tmux.ended() == 0
+async def test_describe_explains_it_and_asks_again(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script("ls -l", "Lists files at length.")
+    await execute_window.begin("-e", "list files")
+    execute_window.tmux.press("d")
+    await execute_window.tmux.shows("Lists files at length.")
+    await execute_window.menu(2)
+    assert execute_window.models.requests[1].prompt == "ls -l"
+    assert execute_window.models.requests[1].system.startswith("Explain the sh command")
+    execute_window.tmux.press("q")
+    assert await execute_window.tmux.ended() == 0
 
 
 @at_terminal
 @pytest.mark.full
-async def test_revise_takes_words_and_comes_back_with_another_command(stage: Stage) -> None:
-    stage.models.script("ls -l", "echo hidden too")
-    await stage.begin("-e", "list files")
-    stage.tmux.press("r")
-    await stage.tmux.shows(fragment("cli.loki.execute._revised"))
+async def test_revise_takes_words_and_comes_back_with_another_command(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script("ls -l", "echo hidden too")
+    await execute_window.begin("-e", "list files")
+    execute_window.tmux.press("r")
+    await execute_window.tmux.shows(fragment("cli.loki.execute._revised"))
     await trio.sleep(READING)
-    stage.tmux.press("-l", "hidden ones")
-    stage.tmux.press("Enter")
-    await stage.menu(2)
-    asked = stage.models.requests[1].prompt
+    execute_window.tmux.press("-l", "hidden ones")
+    execute_window.tmux.press("Enter")
+    await execute_window.menu(2)
+    asked = execute_window.models.requests[1].prompt
     assert all(part in asked for part in ("list files", "ls -l", "Change it: hidden ones"))
-    stage.tmux.press("e")
-    assert await stage.tmux.ended() == 0
-    assert "hidden too" in stage.tmux.lines()
+    execute_window.tmux.press("e")
+    assert await execute_window.tmux.ended() == 0
+    assert "hidden too" in execute_window.tmux.lines()
 
 
 @at_terminal
 @pytest.mark.full
-async def test_ctrl_c_while_words_are_typed_ends_it(stage: Stage) -> None:
-    stage.models.script("ls -l")
-    await stage.begin("-e", "list files")
-    stage.tmux.press("r")
-    await stage.tmux.shows(fragment("cli.loki.execute._revised"))
+async def test_ctrl_c_while_words_are_typed_ends_it(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script("ls -l")
+    await execute_window.begin("-e", "list files")
+    execute_window.tmux.press("r")
+    await execute_window.tmux.shows(fragment("cli.loki.execute._revised"))
     await trio.sleep(READING)
-    stage.tmux.press("C-c")
-    assert await stage.tmux.ended() == 130
-    assert "Traceback" not in "\n".join(stage.tmux.lines())
+    execute_window.tmux.press("C-c")
+    assert await execute_window.tmux.ended() == 130
+    assert "Traceback" not in "\n".join(execute_window.tmux.lines())
 
 
 @at_terminal
 @pytest.mark.full
-async def test_the_command_may_have_as_many_files_open_as_without_us(stage: Stage) -> None:
-    stage.models.script("echo files: $(ulimit -n)")
+async def test_the_command_may_have_as_many_files_open_as_without_us(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script("echo files: $(ulimit -n)")
     script = f"ulimit -n 512; exec {' '.join(PROGRAM)} -e 'how many files'"
-    stage.tmux.start(["sh", "-c", script], stage.environment)
-    await stage.menu(1)
-    stage.tmux.press("e")
-    assert await stage.tmux.ended() == 0
-    assert "files: 512" in stage.tmux.lines()
+    execute_window.tmux.start(["sh", "-c", script], execute_window.environment)
+    await execute_window.menu(1)
+    execute_window.tmux.press("e")
+    assert await execute_window.tmux.ended() == 0
+    assert "files: 512" in execute_window.tmux.lines()
 
 
 @at_terminal
 @pytest.mark.full
-async def test_copy_hands_it_to_the_clipboard(stage: Stage) -> None:
-    stage.models.script("ls -l")
-    await stage.begin("-e", "list files")
-    stage.tmux.press("c")
-    assert await stage.tmux.ended() == 0
-    assert any(line.startswith("callboard: copied (") for line in stage.tmux.lines())
+async def test_copy_hands_it_to_the_clipboard(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script("ls -l")
+    await execute_window.begin("-e", "list files")
+    execute_window.tmux.press("c")
+    assert await execute_window.tmux.ended() == 0
+    assert any(line.startswith("callboard: copied (") for line in execute_window.tmux.lines())
 
 
 @at_terminal
-async def test_what_a_terminal_would_obey_is_shown_and_not_executed(stage: Stage) -> None:
-    stage.models.script(f"touch {stage.home / 'made'} \x1b[8m")
-    await stage.begin("-e", "make a file", menu=False)
-    await stage.tmux.shows("revise | describe | quit:")
-    assert any("\\x1b[8m" in line for line in stage.tmux.lines())
+async def test_what_a_terminal_would_obey_is_shown_and_not_executed(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script(f"touch {execute_window.home / 'made'} \x1b[8m")
+    await execute_window.begin("-e", "make a file", menu=False)
+    await execute_window.tmux.shows("revise | describe | quit:")
+    assert any("\\x1b[8m" in line for line in execute_window.tmux.lines())
     await trio.sleep(READING)
-    stage.tmux.press("e")
+    execute_window.tmux.press("e")
     await trio.sleep(0.4)
-    stage.tmux.press("q")
-    assert await stage.tmux.ended() == 0
-    assert not (stage.home / "made").exists()
+    execute_window.tmux.press("q")
+    assert await execute_window.tmux.ended() == 0
+    assert not (execute_window.home / "made").exists()
 
 
 @at_terminal
-async def test_what_is_piped_in_goes_with_the_words_and_the_command_has_the_terminal(stage: Stage) -> None:
-    stage.models.script("test -t 0 && echo at a terminal")
+async def test_what_is_piped_in_goes_with_the_words_and_the_command_has_the_terminal(
+    execute_window: ExecuteWindow,
+) -> None:
+    execute_window.models.script("test -t 0 && echo at a terminal")
     script = f"printf 'a b' | {' '.join(PROGRAM)} -e 'with these'"
-    stage.tmux.start(["sh", "-c", script], stage.environment)
-    await stage.menu(1)
-    assert stage.models.requests[0].prompt == "with these\na b"
-    stage.tmux.press("e")
-    assert await stage.tmux.ended() == 0
-    assert "at a terminal" in stage.tmux.lines()
+    execute_window.tmux.start(["sh", "-c", script], execute_window.environment)
+    await execute_window.menu(1)
+    assert execute_window.models.requests[0].prompt == "with these\na b"
+    execute_window.tmux.press("e")
+    assert await execute_window.tmux.ended() == 0
+    assert "at a terminal" in execute_window.tmux.lines()
 
 
 @at_terminal
 @pytest.mark.full
-async def test_ctrl_c_while_the_model_answers_ends_it(stage: Stage) -> None:
-    stage.models.script(Reply("ls", hold=trio.Event()))
-    await stage.begin("-e", "list files", menu=False)
+async def test_ctrl_c_while_the_model_answers_ends_it(execute_window: ExecuteWindow) -> None:
+    execute_window.models.script(Reply("ls", hold=trio.Event()))
+    await execute_window.begin("-e", "list files", menu=False)
     with trio.fail_after(PATIENCE):
-        await stage.models.arrived(1)
-    stage.tmux.press("C-c")
-    assert await stage.tmux.ended() == 130
-    assert MENU not in "\n".join(stage.tmux.lines())
+        await execute_window.models.arrived(1)
+    execute_window.tmux.press("C-c")
+    assert await execute_window.tmux.ended() == 130
+    assert MENU not in "\n".join(execute_window.tmux.lines())
 
 
 @at_terminal
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.full
-async def test_it_is_in_the_history_of_the_shell_unless_the_settings_forbid_it(stage: Stage, kept: bool) -> None:
-    history = stage.home / ".bash_history"
+async def test_it_is_in_the_history_of_the_shell_unless_the_settings_forbid_it(
+    execute_window: ExecuteWindow, kept: bool
+) -> None:
+    history = execute_window.home / ".bash_history"
     history.write_text("ls\n")
-    stage.models.script("echo done")
-    stage.environment |= {"SHELL": "/bin/bash", **({} if kept else {"CALLBOARD_SAVE_SHELL_HISTORY": "false"})}
-    await stage.begin("-e", "say done")
-    stage.tmux.press("e")
-    assert await stage.tmux.ended() == 0
+    execute_window.models.script("echo done")
+    execute_window.environment |= {"SHELL": "/bin/bash", **({} if kept else {"CALLBOARD_SAVE_SHELL_HISTORY": "false"})}
+    await execute_window.begin("-e", "say done")
+    execute_window.tmux.press("e")
+    assert await execute_window.tmux.ended() == 0
     assert history.read_text() == ("ls\necho done\n" if kept else "ls\n")
 
 
@@ -306,9 +310,9 @@ async def test_it_is_in_the_history_of_the_shell_unless_the_settings_forbid_it(s
         ("-m fake:other -s", "assistant/temp>"),
     ],
 )
-async def test_the_chat_begins_as_the_flags_say(stage: Stage, line: str, prompt: str) -> None:
-    await stage.begin(*line.split(), menu=False)
-    await stage.tmux.shows(prompt)
+async def test_the_chat_begins_as_the_flags_say(execute_window: ExecuteWindow, line: str, prompt: str) -> None:
+    await execute_window.begin(*line.split(), menu=False)
+    await execute_window.tmux.shows(prompt)
     await trio.sleep(0.3)
-    stage.tmux.press("C-d")
-    assert await stage.tmux.ended() == 0
+    execute_window.tmux.press("C-d")
+    assert await execute_window.tmux.ended() == 0

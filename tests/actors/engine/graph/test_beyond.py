@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 from support.messages import has_message
 
@@ -24,23 +24,25 @@ LANE_SCRIPTS = {"d": "echo '{}'", "a": "echo boom >&2; exit 1", "c": """echo '{"
 
 
 async def test_on_error_continue_keeps_the_siblings_and_goes_on_with_the_error_as_output(
-    stage: Stage, compat: str
+    agent_runner: AgentRunner, compat: str
 ) -> None:
-    stage.agent(LANES.format(policy="continue"), **LANE_SCRIPTS)
-    stage.models.script(BAD)
-    outcome = await stage.run(compat=compat, state={"output": None})
+    agent_runner.agent(LANES.format(policy="continue"), **LANE_SCRIPTS)
+    agent_runner.models.script(BAD)
+    outcome = await agent_runner.run(compat=compat, state={"output": None})
     kept, a_said, b_said = outcome.output.split("|")
     assert kept == "kept"
     assert a_said == "Script 'a.sh' failed with exit code 1:\nboom"
     assert b_said.startswith("LLM node failed: ")
-    assert stage.warnings == ["node_failed", "node_failed"]
+    assert agent_runner.warnings == ["node_failed", "node_failed"]
     assert "errors" not in outcome.state
 
 
-async def test_on_error_collect_keeps_the_siblings_and_lists_every_error(stage: Stage, compat: str) -> None:
-    stage.agent(LANES.format(policy="collect"), **LANE_SCRIPTS)
-    stage.models.script(BAD)
-    outcome = await stage.run(compat=compat, state={"output": None})
+async def test_on_error_collect_keeps_the_siblings_and_lists_every_error(
+    agent_runner: AgentRunner, compat: str
+) -> None:
+    agent_runner.agent(LANES.format(policy="collect"), **LANE_SCRIPTS)
+    agent_runner.models.script(BAD)
+    outcome = await agent_runner.run(compat=compat, state={"output": None})
     assert outcome.state["c"] == "kept"
     assert [(error["node"], error["code"]) for error in outcome.state["errors"]] == [
         ("a", "node_failed"),
@@ -49,18 +51,18 @@ async def test_on_error_collect_keeps_the_siblings_and_lists_every_error(stage: 
     assert "boom" in outcome.state["errors"][0]["error"]
 
 
-async def test_on_error_fail_is_the_end_even_where_standard_would_go_on(stage: Stage, compat: str) -> None:
-    stage.agent(LANES.format(policy="fail"), **LANE_SCRIPTS)
-    stage.models.script(BAD)
-    outcome = await stage.run(compat=compat, state={"output": None})
+async def test_on_error_fail_is_the_end_even_where_standard_would_go_on(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(LANES.format(policy="fail"), **LANE_SCRIPTS)
+    agent_runner.models.script(BAD)
+    outcome = await agent_runner.run(compat=compat, state={"output": None})
     assert outcome.error is not None
     assert "at node 'a'" in outcome.error.message
     assert "at node 'b'" in outcome.error.message
     assert "c" not in outcome.state
 
 
-async def test_collected_errors_add_up_over_the_steps(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_collected_errors_add_up_over_the_steps(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -70,11 +72,11 @@ async def test_collected_errors_add_up_over_the_steps(stage: Stage, compat: str)
         """,
         bad="exit 1",
     )
-    assert (await stage.run(compat=compat)).output == "ab"
+    assert (await agent_runner.run(compat=compat)).output == "ab"
 
 
-async def test_a_fallback_goes_before_on_error(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_a_fallback_goes_before_on_error(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -84,7 +86,7 @@ async def test_a_fallback_goes_before_on_error(stage: Stage, compat: str) -> Non
         """,
         bad="exit 1",
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.output == "fallback"
     assert "errors" not in outcome.state
 
@@ -103,24 +105,24 @@ echo "{\\"output\\": $n}"
 """
 
 
-async def test_a_map_that_continues_leaves_out_what_failed(stage: Stage, compat: str) -> None:
-    stage.agent(ITEMS.format(policy="continue"), b=ODD_FAILS)
-    outcome = await stage.run(compat=compat, state={"items": [0, 1, 2, 3]})
+async def test_a_map_that_continues_leaves_out_what_failed(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(ITEMS.format(policy="continue"), b=ODD_FAILS)
+    outcome = await agent_runner.run(compat=compat, state={"items": [0, 1, 2, 3]})
     assert outcome.state["out"] == [0, 2]
-    assert stage.warnings == ["item_failed", "item_failed"]
+    assert agent_runner.warnings == ["item_failed", "item_failed"]
 
 
-async def test_a_map_that_collects_puts_the_error_in_the_items_place(stage: Stage, compat: str) -> None:
-    stage.agent(ITEMS.format(policy="collect"), b=ODD_FAILS)
-    outcome = await stage.run(compat=compat, state={"items": [0, 1, 2]})
+async def test_a_map_that_collects_puts_the_error_in_the_items_place(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(ITEMS.format(policy="collect"), b=ODD_FAILS)
+    outcome = await agent_runner.run(compat=compat, state={"items": [0, 1, 2]})
     zero, one, two = outcome.state["out"]
     assert (zero, two) == (0, 2)
     assert (one["index"], one["code"]) == (1, "node_failed")
     assert "odd 1" in one["error"]
 
 
-async def test_a_question_nobody_answers_is_no_failure_to_continue_from(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_a_question_nobody_answers_is_no_failure_to_continue_from(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: i
         nodes:
@@ -128,11 +130,11 @@ async def test_a_question_nobody_answers_is_no_failure_to_continue_from(stage: S
           e: {type: end}
         """
     )
-    assert (await stage.run(compat=compat)).exit_code == 5
+    assert (await agent_runner.run(compat=compat)).exit_code == 5
 
 
-async def test_an_input_refused_may_go_on_with_the_problem_as_output(stage: Stage) -> None:
-    stage.agent(
+async def test_an_input_refused_may_go_on_with_the_problem_as_output(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: i
         nodes:
@@ -147,7 +149,7 @@ async def test_an_input_refused_may_go_on_with_the_problem_as_output(stage: Stag
         """
     )
     assert has_message(
-        (await stage.run(answers=["ab"])).output,
+        (await agent_runner.run(answers=["ab"])).output,
         "engine.graph.input_validation.LengthRule.problem",
         text="len(input) > 3",
         answer=2,
@@ -196,16 +198,16 @@ def lanes(graph: str) -> str:
     ],
 )
 @pytest.mark.sample(3)
-async def test_join_all(stage: Stage, graph: str, order: str) -> None:
-    stage.agent(lanes(graph), **NOTHING)
-    outcome = await stage.run()
+async def test_join_all(agent_runner: AgentRunner, graph: str, order: str) -> None:
+    agent_runner.agent(lanes(graph), **NOTHING)
+    outcome = await agent_runner.run()
     assert outcome.order == order.split()
     assert outcome.status == "done"
-    assert stage.warnings == []
+    assert agent_runner.warnings == []
 
 
-async def test_a_join_merges_what_its_lanes_wrote_in_their_own_steps(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_a_join_merges_what_its_lanes_wrote_in_their_own_steps(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: s
         reducers: {seen: append}
@@ -218,11 +220,11 @@ async def test_a_join_merges_what_its_lanes_wrote_in_their_own_steps(stage: Stag
         """,
         **NOTHING,
     )
-    assert (await stage.run(compat=compat)).output == '["a","b","c"]'
+    assert (await agent_runner.run(compat=compat)).output == '["a","b","c"]'
 
 
-async def test_a_join_that_a_loop_comes_back_to_runs_once_per_round(stage: Stage) -> None:
-    stage.agent(
+async def test_a_join_that_a_loop_comes_back_to_runs_once_per_round(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: s
         nodes:
@@ -237,13 +239,13 @@ async def test_a_join_that_a_loop_comes_back_to_runs_once_per_round(stage: Stage
         j="""printf %s "$GRAPH_STATE" |
              jq -c '{rounds: (.rounds + 1)} + if .rounds < 1 then {_next: "s"} else {} end'""",
     )
-    outcome = await stage.run(state={"rounds": 0})
+    outcome = await agent_runner.run(state={"rounds": 0})
     assert outcome.nodes["j"].visits == 2
     assert outcome.order == ["s", "a", "b", "c", "j"] * 2 + ["e"]
 
 
-async def test_a_lane_that_is_routed_away_does_not_hold_up_the_join(stage: Stage) -> None:
-    stage.agent(
+async def test_a_lane_that_is_routed_away_does_not_hold_up_the_join(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: s
         nodes:
@@ -258,13 +260,13 @@ async def test_a_lane_that_is_routed_away_does_not_hold_up_the_join(stage: Stage
         **NOTHING,
         away="""echo '{"_next": "x"}'""",
     )
-    outcome = await stage.run()
+    outcome = await agent_runner.run()
     # After b took its other way nobody can reach j any more, so j runs beside x.
     assert outcome.order == ["s", "a", "b", "j", "x", "y", "e"]
 
 
-async def test_three_joins_that_reach_each_other_in_a_circle_do_not_lock_up(stage: Stage) -> None:
-    stage.agent(
+async def test_three_joins_that_reach_each_other_in_a_circle_do_not_lock_up(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: s
         nodes:
@@ -276,31 +278,31 @@ async def test_three_joins_that_reach_each_other_in_a_circle_do_not_lock_up(stag
         """,
         **NOTHING,
     )
-    outcome = await stage.run()
+    outcome = await agent_runner.run()
     assert outcome.output == "done"
     assert sorted(outcome.order) == ["e", "s", "x", "y", "z"]
 
 
-async def test_a_lane_that_waits_is_told_about(stage: Stage) -> None:
-    stage.agent(lanes("s > a b\na > j\nb > c\nc > d\nd > j\nj! > e\ne ."), **NOTHING)
-    await stage.run()
-    assert [(data.node, data.reason) for data in stage.of("node.skipped")] == [
+async def test_a_lane_that_waits_is_told_about(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(lanes("s > a b\na > j\nb > c\nc > d\nd > j\nj! > e\ne ."), **NOTHING)
+    await agent_runner.run()
+    assert [(data.node, data.reason) for data in agent_runner.of("node.skipped")] == [
         ("j", "waits for the other lanes (`join: all`)")
     ]
 
 
-async def test_an_end_without_join_drops_also_the_lanes_that_wait(stage: Stage) -> None:
-    stage.agent(lanes("s > a b c\na > j\nb > b2\nb2 > b3\nb3 > j\nc > e\nj! > e\ne ."), **NOTHING)
-    await stage.run()
-    (warning,) = [data for data in stage.of("run.warning") if data.code == "lanes_dropped"]
+async def test_an_end_without_join_drops_also_the_lanes_that_wait(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(lanes("s > a b c\na > j\nb > b2\nb2 > b3\nb3 > j\nc > e\nj! > e\ne ."), **NOTHING)
+    await agent_runner.run()
+    (warning,) = [data for data in agent_runner.of("run.warning") if data.code == "lanes_dropped"]
     assert has_message(warning.message, "engine.graph.decider.GraphDecider._finish", id="e", dropped="b3, j")
 
 
 # --- typed updates -------------------------------------------------------------------------------------------
 
 
-async def test_raw_updates_keep_the_type(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_raw_updates_keep_the_type(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -318,8 +320,8 @@ async def test_raw_updates_keep_the_type(stage: Stage, compat: str) -> None:
           e: {type: end}
         """
     )
-    stage.models.script('{"list": [1, {"k": true}]}')
-    state = (await stage.run(compat=compat)).state
+    agent_runner.models.script('{"list": [1, {"k": true}]}')
+    state = (await agent_runner.run(compat=compat)).state
     assert state["text"] == '[1,{"k":true}]'
     assert state["list"] == [1, {"k": True}]
     assert state["second"] is True
@@ -327,8 +329,10 @@ async def test_raw_updates_keep_the_type(stage: Stage, compat: str) -> None:
     assert state["gone"] is None
 
 
-async def test_updates_are_stored_together_in_standard_and_one_after_the_other_in_loki(stage: Stage) -> None:
-    stage.agent(
+async def test_updates_are_stored_together_in_standard_and_one_after_the_other_in_loki(
+    agent_runner: AgentRunner,
+) -> None:
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -336,5 +340,5 @@ async def test_updates_are_stored_together_in_standard_and_one_after_the_other_i
           e: {type: end, output: "{{x}}{{y}}"}
         """
     )
-    assert (await stage.run(compat="standard", state={"x": "1", "y": "2"})).output == "21"
-    assert (await stage.run(compat="loki", state={"x": "1", "y": "2"})).output == "22"
+    assert (await agent_runner.run(compat="standard", state={"x": "1", "y": "2"})).output == "21"
+    assert (await agent_runner.run(compat="loki", state={"x": "1", "y": "2"})).output == "22"

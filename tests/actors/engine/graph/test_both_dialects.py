@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 from support.messages import fragment, has_message
 from support.waiting import is_written, jump_when
@@ -31,8 +31,10 @@ TOLERANT = 'fallback: f, state_updates: {k: "{{output}}"}, next: f'
 
 
 @pytest.mark.parametrize("escape", [TOLERANT, "on_error: continue, next: f", "on_error: collect, next: f"])
-async def test_both_a_missing_key_is_not_a_nodes_own_failure(stage: Stage, compat: str, escape: str) -> None:
-    stage.agent(
+async def test_both_a_missing_key_is_not_a_nodes_own_failure(
+    agent_runner: AgentRunner, compat: str, escape: str
+) -> None:
+    agent_runner.agent(
         f"""
         start: a
         nodes:
@@ -40,7 +42,7 @@ async def test_both_a_missing_key_is_not_a_nodes_own_failure(stage: Stage, compa
           f: {{type: end, output: tolerated}}
         """
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.error is not None
     text = "at node 'a': Template interpolation failed: 'gone', 'away' not found in state"
     assert outcome.error.message == text
@@ -48,8 +50,8 @@ async def test_both_a_missing_key_is_not_a_nodes_own_failure(stage: Stage, compa
 
 
 @pytest.mark.parametrize("escape", ["fallback: f", "on_error: continue", "on_error: collect"])
-async def test_both_an_unknown_next_is_not_tolerated(stage: Stage, compat: str, escape: str) -> None:
-    stage.agent(
+async def test_both_an_unknown_next_is_not_tolerated(agent_runner: AgentRunner, compat: str, escape: str) -> None:
+    agent_runner.agent(
         f"""
         start: d
         nodes:
@@ -62,15 +64,17 @@ async def test_both_an_unknown_next_is_not_tolerated(stage: Stage, compat: str, 
         a="""echo '{"_next": "ghost"}'""",
         b="""echo '{"_next": "phantom"}'""",
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.error is not None
     key = "engine.graph.decider.GraphDecider._enter.2"
     assert has_message(outcome.error.message, key, unknown="…'phantom'", name="g")
     assert (outcome.error.code, outcome.exit_code) == ("graph", 1)
 
 
-async def test_both_two_writers_without_a_reducer_name_all_keys_and_all_writers(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_both_two_writers_without_a_reducer_name_all_keys_and_all_writers(
+    agent_runner: AgentRunner, compat: str
+) -> None:
+    agent_runner.agent(
         """
         start: d
         nodes:
@@ -83,7 +87,7 @@ async def test_both_two_writers_without_a_reducer_name_all_keys_and_all_writers(
         d="echo '{}'",
         w="""printf '{"k": "%s", "l": "%s"}' $$ $$""",
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.error is not None
     assert outcome.error.message.count(fragment("engine.graph.reducers.merge_writes.2", nodes="3")) == 2
     assert outcome.error.message.count("a, b, c") == 2
@@ -91,8 +95,8 @@ async def test_both_two_writers_without_a_reducer_name_all_keys_and_all_writers(
     assert outcome.exit_code == 1
 
 
-async def test_both_the_visit_cap_is_not_tolerated(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_both_the_visit_cap_is_not_tolerated(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         settings: {max_loop_iterations: 2}
         start: a
@@ -102,7 +106,7 @@ async def test_both_the_visit_cap_is_not_tolerated(stage: Stage, compat: str) ->
         """,
         a="""echo '{"_next": "a"}'""",
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.error is not None
     assert outcome.error.message.startswith(
         fragment("engine.graph.decider.GraphDecider._enter", id="a", visits="3", cap="2")
@@ -110,8 +114,8 @@ async def test_both_the_visit_cap_is_not_tolerated(stage: Stage, compat: str) ->
     assert outcome.exit_code == 1
 
 
-async def test_both_a_mistake_beside_failures_is_what_the_run_ends_with(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_both_a_mistake_beside_failures_is_what_the_run_ends_with(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: d
         nodes:
@@ -125,7 +129,7 @@ async def test_both_a_mistake_beside_failures_is_what_the_run_ends_with(stage: S
         a="exit 1",
         c="sleep 600",
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.error is not None
     assert (outcome.error.code, outcome.exit_code) == ("graph", 1)
     for culprit in ("at node 'a': Script", "at node 'b': Template", "at node 'c': Script 'c.sh' timed out"):
@@ -133,8 +137,10 @@ async def test_both_a_mistake_beside_failures_is_what_the_run_ends_with(stage: S
 
 
 @pytest.mark.parametrize("on_error", ["continue", "collect"])
-async def test_both_a_mistake_in_an_item_is_not_tolerated_by_its_map(stage: Stage, compat: str, on_error: str) -> None:
-    stage.agent(
+async def test_both_a_mistake_in_an_item_is_not_tolerated_by_its_map(
+    agent_runner: AgentRunner, compat: str, on_error: str
+) -> None:
+    agent_runner.agent(
         f"""
         start: m
         nodes:
@@ -144,7 +150,7 @@ async def test_both_a_mistake_in_an_item_is_not_tolerated_by_its_map(stage: Stag
           e: {{type: end}}
         """
     )
-    outcome = await stage.run(compat=compat, state={"items": [{"name": "x"}, {}, {}]})
+    outcome = await agent_runner.run(compat=compat, state={"items": [{"name": "x"}, {}, {}]})
     assert outcome.error is not None
     assert outcome.error.code == "graph"
     assert "sub-branch [0]" not in outcome.error.message
@@ -155,7 +161,7 @@ async def test_both_a_mistake_in_an_item_is_not_tolerated_by_its_map(stage: Stag
 
 @pytest.mark.parametrize("mistake", ["missing key", "unknown next", "visit cap", "nobody to ask"])
 async def test_both_a_mistake_in_a_child_graph_is_not_tolerated_by_its_caller(
-    stage: Stage, compat: str, mistake: str
+    agent_runner: AgentRunner, compat: str, mistake: str
 ) -> None:
     node = {
         "missing key": 'type: llm, prompt: "{{gone}}"',
@@ -163,7 +169,7 @@ async def test_both_a_mistake_in_a_child_graph_is_not_tolerated_by_its_caller(
         "visit cap": "type: script, script: loop.sh, routes: [n]",
         "nobody to ask": "type: input, question: q",
     }[mistake]
-    stage.agent(
+    agent_runner.agent(
         f"""
         settings: {{max_loop_iterations: 2}}
         start: n
@@ -175,7 +181,7 @@ async def test_both_a_mistake_in_a_child_graph_is_not_tolerated_by_its_caller(
         ghost="""echo '{"_next": "ghost"}'""",
         loop="""echo '{"_next": "n"}'""",
     )
-    stage.agent(
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -183,21 +189,21 @@ async def test_both_a_mistake_in_a_child_graph_is_not_tolerated_by_its_caller(
           f: {type: end, output: tolerated}
         """
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.error is not None
     assert outcome.error.message.startswith("at node 'a': Agent 'kid' failed: ")
     assert outcome.exit_code == (5 if mistake == "nobody to ask" else 1)
     assert outcome.error.code == ("nobody_to_ask" if mistake == "nobody to ask" else "graph")
-    assert [data.depth for data in stage.of("graph.started")] == [0, 1]
+    assert [data.depth for data in agent_runner.of("graph.started")] == [0, 1]
 
 
 # --- in both: every timeout interrupts in the middle ---------------------------------------------------------
 
 
 async def test_both_a_nodes_timeout_interrupts_an_llm_call(
-    stage: Stage, compat: str, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, compat: str, mock_clock: trio.testing.MockClock
 ) -> None:
-    stage.agent(
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -205,17 +211,17 @@ async def test_both_a_nodes_timeout_interrupts_an_llm_call(
           f: {type: end, output: "{{k}}"}
         """
     )
-    stage.models.script(Reply("never", hold=trio.Event()))
+    agent_runner.models.script(Reply("never", hold=trio.Event()))
     async with trio.open_nursery() as nursery:
 
         async def pass_the_time() -> None:
-            await stage.models.arrived(1)
+            await agent_runner.models.arrived(1)
             mock_clock.jump(1)
 
         nursery.start_soon(pass_the_time)
-        outcome = await stage.run(compat=compat)
+        outcome = await agent_runner.run(compat=compat)
     assert has_message(outcome.output, "engine.graph.run._timeout_text.2", seconds=1)
-    await stage.models.until(lambda server: server.cut == 1)
+    await agent_runner.models.until(lambda server: server.cut == 1)
 
 
 CHILD = """
@@ -228,12 +234,12 @@ nodes:
 
 @pytest.mark.parametrize("inside", ["llm", "question"])
 async def test_both_an_agent_nodes_timeout_interrupts_the_child_in_the_middle(
-    stage: Stage, compat: str, inside: str, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, compat: str, inside: str, mock_clock: trio.testing.MockClock
 ) -> None:
     node = "type: llm, prompt: p" if inside == "llm" else "type: input, question: q"
-    stage.agent(f"start: n\nnodes:\n  n: {{{node}, next: e}}\n  e: {{type: end}}", name="kid")
-    stage.agent(CHILD.format())
-    stage.models.answer_with(lambda request: Reply("never", hold=trio.Event()))
+    agent_runner.agent(f"start: n\nnodes:\n  n: {{{node}, next: e}}\n  e: {{type: end}}", name="kid")
+    agent_runner.agent(CHILD.format())
+    agent_runner.models.answer_with(lambda request: Reply("never", hold=trio.Event()))
     async with trio.open_nursery() as nursery:
 
         def watch(event: callboard.Event) -> None:
@@ -242,22 +248,22 @@ async def test_both_an_agent_nodes_timeout_interrupts_the_child_in_the_middle(
 
         async def jump() -> None:
             if inside == "llm":
-                await stage.models.arrived(1)
+                await agent_runner.models.arrived(1)
             mock_clock.jump(1)
 
         if inside == "llm":
             nursery.start_soon(jump)
-        with stage.root.questions.attach(_Silent()):
-            outcome = await stage.run(compat=compat, on_event=watch)
+        with agent_runner.root.questions.attach(_Silent()):
+            outcome = await agent_runner.run(compat=compat, on_event=watch)
     assert outcome.error is not None
     assert has_message(outcome.error.message, "engine.graph.run._timeout_text.2", seconds=1)
     assert outcome.exit_code == 4
-    assert stage.root.questions.open == ()
+    assert agent_runner.root.questions.open == ()
     # The child is gone before its node is left.
-    ends = [event for event in stage.events if event.kind == "actor.stopped" and event.actor.endswith("/a/kid")]
-    left = next(event for event in stage.events if event.kind == "node.exited" and event.data.node == "a")
+    ends = [event for event in agent_runner.events if event.kind == "actor.stopped" and event.actor.endswith("/a/kid")]
+    left = next(event for event in agent_runner.events if event.kind == "node.exited" and event.data.node == "a")
     assert ends[0].seq < left.seq
-    stage.check_stream()
+    agent_runner.check_stream()
 
 
 class _Silent:
@@ -274,39 +280,39 @@ class _Silent:
 
 @pytest.mark.parametrize("what", ["graph", "run"])
 async def test_both_the_graphs_and_the_runs_timeout_interrupt_a_map(
-    stage: Stage, compat: str, what: str, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, compat: str, what: str, mock_clock: trio.testing.MockClock
 ) -> None:
     settings = "settings: {timeout: 1}" if what == "graph" else ""
     limits = callboard.Limits(timeout=1) if what == "run" else None
-    stage.agent(
+    agent_runner.agent(
         settings + MAPPED.format(branch='type: llm, prompt: p, state_updates: {output: "{{output}}"}'),
     )
-    stage.models.answer_with(lambda request: Reply("never", hold=trio.Event()))
+    agent_runner.models.answer_with(lambda request: Reply("never", hold=trio.Event()))
     async with trio.open_nursery() as nursery:
 
         async def pass_the_time() -> None:
-            await stage.models.arrived(3)
+            await agent_runner.models.arrived(3)
             mock_clock.jump(1)
 
         nursery.start_soon(pass_the_time)
-        outcome = await stage.run(compat=compat, state={"items": [1, 2, 3]}, limits=limits)
+        outcome = await agent_runner.run(compat=compat, state={"items": [1, 2, 3]}, limits=limits)
     assert outcome.status == "failed"
     assert (outcome.error is not None and outcome.error.code, outcome.exit_code) == ("timeout", 4)
     assert "out" not in outcome.state
-    await stage.models.until(lambda server: server.cut == 3)
-    stage.check_stream()
+    await agent_runner.models.until(lambda server: server.cut == 3)
+    agent_runner.check_stream()
 
 
 @pytest.mark.parametrize("what", ["node", "graph", "run"])
 async def test_both_every_timeout_interrupts_a_script_with_all_it_started(
-    stage: Stage,
+    agent_runner: AgentRunner,
     compat: str,
     what: str,
     tmp_path: Path,
     nursery: trio.Nursery,
     mock_clock: trio.testing.MockClock,
 ) -> None:
-    stage.agent(
+    agent_runner.agent(
         f"""
         settings: {{timeout: {60 if what == "graph" else 600}}}
         start: s
@@ -318,33 +324,35 @@ async def test_both_every_timeout_interrupts_a_script_with_all_it_started(
     )
     limits = callboard.Limits(timeout=60) if what == "run" else None
     nursery.start_soon(jump_when, mock_clock, partial(is_written, tmp_path / "helper"), 60)
-    outcome = await stage.run(compat=compat, limits=limits)
+    outcome = await agent_runner.run(compat=compat, limits=limits)
     assert outcome.exit_code == 4
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "helper").read_text()), 0)
 
 
 async def test_both_a_timeout_interrupts_a_question(
-    stage: Stage, compat: str, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, compat: str, mock_clock: trio.testing.MockClock
 ) -> None:
-    stage.agent("settings: {timeout: 1}\nstart: i\nnodes:\n  i: {type: input, question: q, next: e}\n  e: {type: end}")
+    agent_runner.agent(
+        "settings: {timeout: 1}\nstart: i\nnodes:\n  i: {type: input, question: q, next: e}\n  e: {type: end}"
+    )
 
     def watch(event: callboard.Event) -> None:
         if event.kind == "actor.waiting":
             mock_clock.autojump_threshold = 0
 
-    with stage.root.questions.attach(_Silent()):
-        outcome = await stage.run(compat=compat, on_event=watch)
+    with agent_runner.root.questions.attach(_Silent()):
+        outcome = await agent_runner.run(compat=compat, on_event=watch)
     assert outcome.exit_code == 4
-    assert [data.reason for data in stage.of("question.expired")] == ["cancelled"]
-    assert stage.root.questions.open == ()
+    assert [data.reason for data in agent_runner.of("question.expired")] == ["cancelled"]
+    assert agent_runner.root.questions.open == ()
 
 
 # --- in both: what failed leaves no half of its work ---------------------------------------------------------
 
 
-async def test_both_a_failed_steps_writes_are_not_merged(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_both_a_failed_steps_writes_are_not_merged(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: d
         nodes:
@@ -357,14 +365,16 @@ async def test_both_a_failed_steps_writes_are_not_merged(stage: Stage, compat: s
         a="""echo '{"a": 1}'""",
         b="exit 1",
     )
-    outcome = await stage.run(compat=compat)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.status == "failed"
     assert outcome.state == {"initial_prompt": "", "d": 1, "u": "set"}
     assert outcome.order == ["d", "a", "b"]
 
 
-async def test_both_a_script_that_succeeds_and_whose_update_is_wrong_leaves_nothing(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_both_a_script_that_succeeds_and_whose_update_is_wrong_leaves_nothing(
+    agent_runner: AgentRunner, compat: str
+) -> None:
+    agent_runner.agent(
         """
         start: d
         reducers: {k: sum}
@@ -374,7 +384,7 @@ async def test_both_a_script_that_succeeds_and_whose_update_is_wrong_leaves_noth
         """,
         d="""echo '{"d": 1}'""",
     )
-    outcome = await stage.run(compat=compat, state={"k": 1})
+    outcome = await agent_runner.run(compat=compat, state={"k": 1})
     assert outcome.error is not None
     assert has_message(outcome.error.message, "engine.graph.reducers._mismatch.3", name="sum", value="string…")
     assert outcome.state == {"initial_prompt": "", "k": 1}

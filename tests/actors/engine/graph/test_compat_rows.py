@@ -6,7 +6,7 @@ The table is in docs/compatibility.md; the flags are `actors.graph.compat.Compat
 from __future__ import annotations
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 from support.messages import has_message
 
@@ -31,50 +31,52 @@ def failing(kind: str, rest: str = "next: e") -> str:
 
 
 @pytest.mark.parametrize("kind", ["script", "llm"])
-async def test_row_failure_standard_goes_to_next_with_the_error_text_and_a_warning(stage: Stage, kind: str) -> None:
-    stage.agent(failing(kind), s="echo boom >&2; exit 1")
-    stage.models.script(BAD)
-    outcome = await stage.run(compat="standard")
+async def test_row_failure_standard_goes_to_next_with_the_error_text_and_a_warning(
+    agent_runner: AgentRunner, kind: str
+) -> None:
+    agent_runner.agent(failing(kind), s="echo boom >&2; exit 1")
+    agent_runner.models.script(BAD)
+    outcome = await agent_runner.run(compat="standard")
     assert outcome.status == "failed"  # no author has accepted it: docs/graphs.md, When something fails
     assert outcome.output.startswith(FAILING[kind][1])
-    (warning,) = [data for data in stage.of("run.warning") if data.code == "node_failed"]
+    (warning,) = [data for data in agent_runner.of("run.warning") if data.code == "node_failed"]
     assert warning.node == "n"
-    exited = next(data for data in stage.of("node.exited") if data.node == "n")
+    exited = next(data for data in agent_runner.of("node.exited") if data.node == "n")
     assert exited.error
     assert exited.next == ["e"]
 
 
 @pytest.mark.parametrize("kind", ["script", "llm"])
-async def test_row_failure_standard_fails_the_run_where_there_is_no_next(stage: Stage, kind: str) -> None:
-    stage.agent(failing(kind, rest="description: none"), s="echo boom >&2; exit 1")
-    stage.models.script(BAD)
-    outcome = await stage.run(compat="standard")
+async def test_row_failure_standard_fails_the_run_where_there_is_no_next(agent_runner: AgentRunner, kind: str) -> None:
+    agent_runner.agent(failing(kind, rest="description: none"), s="echo boom >&2; exit 1")
+    agent_runner.models.script(BAD)
+    outcome = await agent_runner.run(compat="standard")
     assert outcome.status == "failed"
     assert outcome.state == {"initial_prompt": ""}
 
 
 @pytest.mark.parametrize("kind", ["script", "llm"])
-async def test_row_failure_loki_fails_the_run(stage: Stage, kind: str) -> None:
-    stage.agent(failing(kind), s="echo boom >&2; exit 1")
-    stage.models.script(BAD)
-    outcome = await stage.run(compat="loki")
+async def test_row_failure_loki_fails_the_run(agent_runner: AgentRunner, kind: str) -> None:
+    agent_runner.agent(failing(kind), s="echo boom >&2; exit 1")
+    agent_runner.models.script(BAD)
+    outcome = await agent_runner.run(compat="loki")
     assert outcome.status == "failed"
     assert outcome.state == {"initial_prompt": ""}
-    assert stage.warnings == []
+    assert agent_runner.warnings == []
 
 
 # --- row: a missing key in end.output ------------------------------------------------------------------------
 
 
-async def test_row_a_missing_key_in_an_end_output_is_empty(stage: Stage, compat: str) -> None:
-    stage.agent(
+async def test_row_a_missing_key_in_an_end_output_is_empty(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(
         """
         start: e
         nodes:
           e: {type: end, state_updates: {s: "for {{user}}{{gone}}"}, output: "hello {{unknown}}! {{s}}"}
         """
     )
-    assert (await stage.run(compat=compat, state={"user": "bob"})).output == "hello ! for bob"
+    assert (await agent_runner.run(compat=compat, state={"user": "bob"})).output == "hello ! for bob"
 
 
 # --- row: an input's default against its validation ----------------------------------------------------------
@@ -93,14 +95,14 @@ nodes:
 """
 
 
-async def test_row_default_standard_does_not_check_it(stage: Stage) -> None:
-    stage.agent(DEFAULTED)
-    assert (await stage.run(compat="standard", answers=[""])).output == "é"
+async def test_row_default_standard_does_not_check_it(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULTED)
+    assert (await agent_runner.run(compat="standard", answers=[""])).output == "é"
 
 
-async def test_row_default_loki_checks_it(stage: Stage) -> None:
-    stage.agent(DEFAULTED)
-    outcome = await stage.run(compat="loki", answers=[""])
+async def test_row_default_loki_checks_it(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULTED)
+    outcome = await agent_runner.run(compat="loki", answers=[""])
     assert outcome.error is not None
     assert has_message(
         outcome.error.message, "engine.graph.input_validation.LengthRule.problem", text="len(input) >= 3", answer=1
@@ -110,10 +112,10 @@ async def test_row_default_loki_checks_it(stage: Stage) -> None:
 # --- row: lengths --------------------------------------------------------------------------------------------
 
 
-async def test_row_lengths_standard_counts_characters_and_loki_bytes(stage: Stage) -> None:
-    stage.agent(DEFAULTED)
-    assert (await stage.run(compat="standard", answers=["éa"])).status == "failed"
-    assert (await stage.run(compat="loki", answers=["éa"])).output == "éa"
+async def test_row_lengths_standard_counts_characters_and_loki_bytes(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULTED)
+    assert (await agent_runner.run(compat="standard", answers=["éa"])).status == "failed"
+    assert (await agent_runner.run(compat="loki", answers=["éa"])).output == "éa"
 
 
 # --- row: a value that contains {{x}} ------------------------------------------------------------------------
@@ -127,10 +129,10 @@ nodes:
 
 
 @pytest.mark.parametrize(("dialect", "text"), [("standard", "{{b}} X"), ("loki", "X X")])
-async def test_row_values_are_expanded_again_in_loki_only(stage: Stage, dialect: str, text: str) -> None:
-    stage.agent(INJECTED)
-    outcome = await stage.run(compat=dialect, state={"a": "{{b}}", "b": "X"})
-    assert stage.models.requests[0].prompt == text
+async def test_row_values_are_expanded_again_in_loki_only(agent_runner: AgentRunner, dialect: str, text: str) -> None:
+    agent_runner.agent(INJECTED)
+    outcome = await agent_runner.run(compat=dialect, state={"a": "{{b}}", "b": "X"})
+    assert agent_runner.models.requests[0].prompt == text
     assert outcome.state["c"] == text
     assert outcome.output == text
 
@@ -147,22 +149,22 @@ nodes:
 """
 
 
-async def test_row_scoped_names_standard_leaves_nothing_behind(stage: Stage) -> None:
-    stage.agent(SCOPED)
-    outcome = await stage.run(compat="standard", answers=["i", "y"])
+async def test_row_scoped_names_standard_leaves_nothing_behind(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(SCOPED)
+    outcome = await agent_runner.run(compat="standard", answers=["i", "y"])
     assert outcome.state == {"initial_prompt": "", "x": "y"}
 
 
-async def test_row_scoped_names_loki_leaves_null_behind(stage: Stage) -> None:
-    stage.agent(SCOPED)
-    outcome = await stage.run(compat="loki", answers=["i", "y"])
+async def test_row_scoped_names_loki_leaves_null_behind(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(SCOPED)
+    outcome = await agent_runner.run(compat="loki", answers=["i", "y"])
     assert outcome.state == {"initial_prompt": "", "x": "y", "output": None, "input": None, "choice": None}
 
 
-async def test_row_scoped_names_that_were_there_before_survive(stage: Stage, compat: str) -> None:
-    stage.agent(SCOPED)
+async def test_row_scoped_names_that_were_there_before_survive(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(SCOPED)
     before = {"output": "keep", "input": 1, "choice": [2]}
-    outcome = await stage.run(compat=compat, answers=["i", "y"], state=before)
+    outcome = await agent_runner.run(compat=compat, answers=["i", "y"], state=before)
     assert {key: outcome.state[key] for key in before} == before
 
 
@@ -176,14 +178,14 @@ nodes:
 """
 
 
-async def test_row_scoped_names_collide_between_parallel_llm_nodes_in_loki_only(stage: Stage) -> None:
-    stage.agent(PARALLEL, d="echo '{}'")
-    assert (await stage.run(compat="standard")).output == "okok"
-    outcome = await stage.run(compat="loki")
+async def test_row_scoped_names_collide_between_parallel_llm_nodes_in_loki_only(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(PARALLEL, d="echo '{}'")
+    assert (await agent_runner.run(compat="standard")).output == "okok"
+    outcome = await agent_runner.run(compat="loki")
     assert outcome.error is not None
     assert has_message(outcome.error.message, "engine.graph.reducers.merge_writes.2", key="output", nodes=2)
-    stage.agent("reducers: {output: overwrite}\n" + PARALLEL.strip(), d="echo '{}'")
-    assert (await stage.run(compat="loki")).output == "okok"
+    agent_runner.agent("reducers: {output: overwrite}\n" + PARALLEL.strip(), d="echo '{}'")
+    assert (await agent_runner.run(compat="loki")).output == "okok"
 
 
 # --- row: a map over a branch that writes no output_key ------------------------------------------------------
@@ -198,12 +200,14 @@ nodes:
 
 
 @pytest.mark.parametrize("branch", ['type: llm, prompt: "{{item}}"', 'type: agent, agent: kid, prompt: "{{item}}"'])
-async def test_row_map_standard_collects_the_branchs_result_and_loki_fails(stage: Stage, branch: str) -> None:
-    stage.plain("instructions: repeat", name="kid")
-    stage.agent(MAPPED.format(branch=branch))
-    stage.models.answer_with(lambda request: f"<{request.prompt}>")
-    assert (await stage.run(compat="standard", state={"items": ["a", "b"]})).output == '["<a>","<b>"]'
-    outcome = await stage.run(compat="loki", state={"items": ["a", "b"]})
+async def test_row_map_standard_collects_the_branchs_result_and_loki_fails(
+    agent_runner: AgentRunner, branch: str
+) -> None:
+    agent_runner.plain("instructions: repeat", name="kid")
+    agent_runner.agent(MAPPED.format(branch=branch))
+    agent_runner.models.answer_with(lambda request: f"<{request.prompt}>")
+    assert (await agent_runner.run(compat="standard", state={"items": ["a", "b"]})).output == '["<a>","<b>"]'
+    outcome = await agent_runner.run(compat="loki", state={"items": ["a", "b"]})
     assert outcome.error is not None
     assert has_message(outcome.error.message, "engine.graph.map_decider.MapDecider._result_of", output_key="output")
 
@@ -221,25 +225,25 @@ nodes:
 PRINTS = {"d": "echo '{}'", "w": """echo '{"w": "w"}'""", "x": """echo '{"x": "x"}'"""}
 
 
-async def test_row_end_standard_lets_lanes_finish_their_step_and_names_what_it_drops(stage: Stage) -> None:
-    stage.agent(RACE, **PRINTS)
-    outcome = await stage.run(compat="standard")
+async def test_row_end_standard_lets_lanes_finish_their_step_and_names_what_it_drops(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(RACE, **PRINTS)
+    outcome = await agent_runner.run(compat="standard")
     assert outcome.output == "w"
-    (warning,) = [data for data in stage.of("run.warning") if data.code == "lanes_dropped"]
+    (warning,) = [data for data in agent_runner.of("run.warning") if data.code == "lanes_dropped"]
     assert (warning.node, "x" in warning.message) == ("e", True)
-    assert [(data.node, data.reason) for data in stage.of("node.skipped")] == [("x", "'e' ended the graph")]
+    assert [(data.node, data.reason) for data in agent_runner.of("node.skipped")] == [("x", "'e' ended the graph")]
 
 
-async def test_row_end_loki_drops_them_silently(stage: Stage) -> None:
-    stage.agent(RACE, **PRINTS)
-    outcome = await stage.run(compat="loki")
+async def test_row_end_loki_drops_them_silently(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(RACE, **PRINTS)
+    outcome = await agent_runner.run(compat="loki")
     assert outcome.output == "w"
-    assert stage.warnings == []
+    assert agent_runner.warnings == []
 
 
-async def test_row_end_with_join_all_waits_for_all_lanes(stage: Stage, compat: str) -> None:
-    stage.agent(RACE.replace("type: end,", "type: end, join: all,"), **PRINTS)
-    outcome = await stage.run(compat=compat)
+async def test_row_end_with_join_all_waits_for_all_lanes(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(RACE.replace("type: end,", "type: end, join: all,"), **PRINTS)
+    outcome = await agent_runner.run(compat=compat)
     assert outcome.output == "wx"
     assert outcome.order == ["d", "w", "x", "e"]
-    assert stage.warnings == []
+    assert agent_runner.warnings == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 from support.messages import fragment, has_message
 
@@ -25,14 +25,14 @@ def mapped(over: str = "{{items}}", options: str = "", extra: str = "") -> str:
 DOUBLE = """printf '{"output": %s}' "$(printf %s "$GRAPH_STATE" | jq '.item * 2')" """
 
 
-async def test_case_61_results_come_in_the_order_of_the_items(stage: Stage, compat: str) -> None:
-    stage.agent(mapped(), b=DOUBLE)
-    outcome = await stage.run(compat=compat, state={"items": [1, 2, 3, 4, 5]})
+async def test_case_61_results_come_in_the_order_of_the_items(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(mapped(), b=DOUBLE)
+    outcome = await agent_runner.run(compat=compat, state={"items": [1, 2, 3, 4, 5]})
     assert outcome.output == "[2,4,6,8,10]"
     assert outcome.state["out"] == [2, 4, 6, 8, 10]
     assert outcome.order == ["m", "e"]
-    assert sorted(data.item for data in stage.of("node.entered") if data.node == "b") == [0, 1, 2, 3, 4]
-    stage.check_stream()
+    assert sorted(data.item for data in agent_runner.of("node.entered") if data.node == "b") == [0, 1, 2, 3, 4]
+    agent_runner.check_stream()
 
 
 LLM_MAP = """
@@ -44,8 +44,8 @@ nodes:
 """
 
 
-async def test_case_61_the_first_item_may_end_last(stage: Stage, compat: str) -> None:
-    stage.agent(LLM_MAP)
+async def test_case_61_the_first_item_may_end_last(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(LLM_MAP)
     others_are_done = trio.Event()
     ended = 0
 
@@ -55,18 +55,18 @@ async def test_case_61_the_first_item_may_end_last(stage: Stage, compat: str) ->
         if ended == 2:
             others_are_done.set()
 
-    stage.models.answer_with(
+    agent_runner.models.answer_with(
         lambda request: Reply("A", hold=others_are_done) if request.prompt == "a" else request.prompt.upper()
     )
-    outcome = await stage.run(compat=compat, state={"items": ["a", "b", "c"]}, on_event=watch)
+    outcome = await agent_runner.run(compat=compat, state={"items": ["a", "b", "c"]}, on_event=watch)
     assert outcome.output == '["<A>","<B>","<C>"]'
 
 
-async def test_case_62_no_items_no_branch_an_empty_list(stage: Stage, compat: str) -> None:
-    stage.agent(mapped(), b="exit 1")
-    outcome = await stage.run(compat=compat, state={"items": []})
+async def test_case_62_no_items_no_branch_an_empty_list(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(mapped(), b="exit 1")
+    outcome = await agent_runner.run(compat=compat, state={"items": []})
     assert outcome.state["out"] == []
-    assert "b" not in [data.node for data in stage.of("node.entered")]
+    assert "b" not in [data.node for data in agent_runner.of("node.entered")]
 
 
 @pytest.mark.parametrize(
@@ -78,120 +78,130 @@ async def test_case_62_no_items_no_branch_an_empty_list(stage: Stage, compat: st
         ("{{n}}", "`over` template '{{n}}' must resolve to an array, got number"),
     ],
 )
-async def test_case_63_over_must_be_a_list(stage: Stage, compat: str, over: str, text: str) -> None:
-    stage.agent(mapped(over), b=DOUBLE)
-    outcome = await stage.run(compat=compat, state={"items": [1], "text": "abc", "n": 3})
+async def test_case_63_over_must_be_a_list(agent_runner: AgentRunner, compat: str, over: str, text: str) -> None:
+    agent_runner.agent(mapped(over), b=DOUBLE)
+    outcome = await agent_runner.run(compat=compat, state={"items": [1], "text": "abc", "n": 3})
     assert outcome.error is not None
     assert f"map node 'm': {text}" in outcome.error.message
     assert (outcome.error.code, outcome.error.node, outcome.exit_code) == ("graph", "m", 1)
 
 
-async def test_case_64_a_failing_item_fails_the_map_after_the_others_are_done(stage: Stage, compat: str) -> None:
-    stage.agent(mapped(), b="""[ "$(printf %s "$GRAPH_STATE" | jq .item)" != 2 ] || exit 7; echo '{"output": 1}'""")
-    outcome = await stage.run(compat=compat, state={"items": [0, 1, 2, 3]})
+async def test_case_64_a_failing_item_fails_the_map_after_the_others_are_done(
+    agent_runner: AgentRunner, compat: str
+) -> None:
+    agent_runner.agent(
+        mapped(), b="""[ "$(printf %s "$GRAPH_STATE" | jq .item)" != 2 ] || exit 7; echo '{"output": 1}'"""
+    )
+    outcome = await agent_runner.run(compat=compat, state={"items": [0, 1, 2, 3]})
     assert outcome.error is not None
     assert "map node 'm': sub-branch [2] failed at node 'b' (step 1): Script 'b.sh' failed with exit code 7" in (
         outcome.error.message
     )
-    assert sorted(data.item for data in stage.of("node.exited") if data.node == "b" and not data.error) == [0, 1, 3]
+    assert sorted(data.item for data in agent_runner.of("node.exited") if data.node == "b" and not data.error) == [
+        0,
+        1,
+        3,
+    ]
     assert outcome.state.get("out") == (None if compat == "loki" else [1, 1, None, 1])
 
 
-async def test_case_64_every_failing_item_is_named(stage: Stage, compat: str) -> None:
-    stage.agent(mapped(), b="exit 7")
-    outcome = await stage.run(compat=compat, state={"items": [0, 1]})
+async def test_case_64_every_failing_item_is_named(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(mapped(), b="exit 7")
+    outcome = await agent_runner.run(compat=compat, state={"items": [0, 1]})
     assert outcome.error is not None
     assert "sub-branch [0] failed" in outcome.error.message
     assert "sub-branch [1] failed" in outcome.error.message
 
 
-async def test_case_65_a_script_has_to_write_the_output_key(stage: Stage, compat: str) -> None:
-    stage.agent(mapped(), b="echo '{}'")
-    outcome = await stage.run(compat=compat, state={"items": [1]})
+async def test_case_65_a_script_has_to_write_the_output_key(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(mapped(), b="echo '{}'")
+    outcome = await agent_runner.run(compat=compat, state={"items": [1]})
     assert outcome.error is not None
     assert "map node 'm': sub-branch [0] did not write `output_key` 'output'" in outcome.error.message
 
 
-async def test_case_66_nothing_but_the_results_reaches_the_state(stage: Stage, compat: str) -> None:
-    stage.agent(mapped(), b="""printf '{"output": "x", "other": 1, "item": 5}' """)
-    outcome = await stage.run(compat=compat, state={"items": [1, 2]})
+async def test_case_66_nothing_but_the_results_reaches_the_state(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(mapped(), b="""printf '{"output": "x", "other": 1, "item": 5}' """)
+    outcome = await agent_runner.run(compat=compat, state={"items": [1, 2]})
     assert outcome.state == {"initial_prompt": "", "items": [1, 2], "out": ["x", "x"]}
 
 
-async def test_case_66_items_are_objects_that_templates_can_walk(stage: Stage, compat: str) -> None:
-    stage.agent(LLM_MAP.replace('"{{item}}"', '"{{item.name}} of {{item.tags[0]}}"'))
-    stage.models.answer_with(lambda request: request.prompt)
-    outcome = await stage.run(compat=compat, state={"items": [{"name": "n", "tags": ["t"]}]})
+async def test_case_66_items_are_objects_that_templates_can_walk(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(LLM_MAP.replace('"{{item}}"', '"{{item.name}} of {{item.tags[0]}}"'))
+    agent_runner.models.answer_with(lambda request: request.prompt)
+    outcome = await agent_runner.run(compat=compat, state={"items": [{"name": "n", "tags": ["t"]}]})
     assert outcome.output == '["<n of t>"]'
 
 
 DEFAULT_KEY = LLM_MAP.replace(", output_key: o", "").replace(', state_updates: {o: "<{{output}}>"}', "")
 
 
-async def test_case_67_standard_collects_what_an_llm_branch_said(stage: Stage) -> None:
-    stage.agent(DEFAULT_KEY)
-    stage.models.answer_with(lambda request: request.prompt.upper())
+async def test_case_67_standard_collects_what_an_llm_branch_said(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULT_KEY)
+    agent_runner.models.answer_with(lambda request: request.prompt.upper())
     # What the state held under that name before is nobody's result.
-    outcome = await stage.run(compat="standard", state={"items": ["a", "b"], "output": "old"})
+    outcome = await agent_runner.run(compat="standard", state={"items": ["a", "b"], "output": "old"})
     assert outcome.output == '["A","B"]'
 
 
-async def test_case_67_standard_collects_a_structured_answer_with_its_type(stage: Stage) -> None:
-    stage.agent(DEFAULT_KEY.replace('"{{item}}"', '"{{item}}", output_schema: {type: object}'))
-    stage.models.answer_with(lambda request: '{"n": 1}')
-    assert (await stage.run(state={"items": ["a"]})).state["out"] == [{"n": 1}]
+async def test_case_67_standard_collects_a_structured_answer_with_its_type(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULT_KEY.replace('"{{item}}"', '"{{item}}", output_schema: {type: object}'))
+    agent_runner.models.answer_with(lambda request: '{"n": 1}')
+    assert (await agent_runner.run(state={"items": ["a"]})).state["out"] == [{"n": 1}]
 
 
-async def test_case_67_loki_wants_the_output_key_written(stage: Stage) -> None:
-    stage.agent(DEFAULT_KEY)
-    outcome = await stage.run(compat="loki", state={"items": ["a"]})
+async def test_case_67_loki_wants_the_output_key_written(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULT_KEY)
+    outcome = await agent_runner.run(compat="loki", state={"items": ["a"]})
     assert outcome.error is not None
     assert "sub-branch [0] did not write `output_key` 'output'" in outcome.error.message
 
 
-async def test_case_67_loki_takes_the_null_that_an_earlier_node_left(stage: Stage) -> None:
-    stage.agent(DEFAULT_KEY)
-    assert (await stage.run(compat="loki", state={"items": ["a"], "output": None})).output == "[null]"
+async def test_case_67_loki_takes_the_null_that_an_earlier_node_left(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULT_KEY)
+    assert (await agent_runner.run(compat="loki", state={"items": ["a"], "output": None})).output == "[null]"
 
 
-async def test_case_67_an_output_key_of_ones_own_works_in_both(stage: Stage, compat: str) -> None:
-    stage.agent(LLM_MAP)
-    stage.models.answer_with(lambda request: request.prompt.upper())
-    assert (await stage.run(compat=compat, state={"items": ["a", "b"]})).output == '["<A>","<B>"]'
+async def test_case_67_an_output_key_of_ones_own_works_in_both(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(LLM_MAP)
+    agent_runner.models.answer_with(lambda request: request.prompt.upper())
+    assert (await agent_runner.run(compat=compat, state={"items": ["a", "b"]})).output == '["<A>","<B>"]'
 
 
 @pytest.mark.parametrize("limit", ["2", 2])
-async def test_case_68_the_limit_may_be_a_template(stage: Stage, limit: str | int) -> None:
-    stage.agent(LLM_MAP.replace("next: e}", 'max_concurrency: "{{n}}", next: e}', 1))
-    await stage.run(state={"items": ["a", "b", "c"], "n": limit})
-    first = [event.kind for event in stage.events if event.kind.startswith("node.") and event.data.node == "b"]
+async def test_case_68_the_limit_may_be_a_template(agent_runner: AgentRunner, limit: str | int) -> None:
+    agent_runner.agent(LLM_MAP.replace("next: e}", 'max_concurrency: "{{n}}", next: e}', 1))
+    await agent_runner.run(state={"items": ["a", "b", "c"], "n": limit})
+    first = [event.kind for event in agent_runner.events if event.kind.startswith("node.") and event.data.node == "b"]
     assert first[:3] == ["node.entered", "node.entered", "node.exited"]
 
 
 @pytest.mark.parametrize("limit", ["0", 0, -1, "many", 1.5, None])
-async def test_case_68_a_limit_that_is_no_positive_number_is_a_mistake(stage: Stage, limit: object) -> None:
-    stage.agent(LLM_MAP.replace("next: e}", 'max_concurrency: "{{n}}", next: e}', 1))
-    outcome = await stage.run(state={"items": ["a"], "n": limit})
+async def test_case_68_a_limit_that_is_no_positive_number_is_a_mistake(
+    agent_runner: AgentRunner, limit: object
+) -> None:
+    agent_runner.agent(LLM_MAP.replace("next: e}", 'max_concurrency: "{{n}}", next: e}', 1))
+    outcome = await agent_runner.run(state={"items": ["a"], "n": limit})
     assert outcome.error is not None
     assert has_message(outcome.error.message, "engine.graph.nodes.map._limit", id="m")
     assert outcome.error.code == "graph"
 
 
-async def test_case_68_a_map_of_one_at_a_time_never_overlaps(stage: Stage, compat: str) -> None:
-    stage.agent(LLM_MAP.replace("next: e}", "max_concurrency: 1, next: e}", 1))
-    await stage.run(compat=compat, state={"items": ["a", "b", "c"]})
-    kinds = [event.kind for event in stage.events if event.kind.startswith("node.") and event.data.node == "b"]
+async def test_case_68_a_map_of_one_at_a_time_never_overlaps(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(LLM_MAP.replace("next: e}", "max_concurrency: 1, next: e}", 1))
+    await agent_runner.run(compat=compat, state={"items": ["a", "b", "c"]})
+    kinds = [event.kind for event in agent_runner.events if event.kind.startswith("node.") and event.data.node == "b"]
     assert kinds == ["node.entered", "node.exited"] * 3
 
 
-async def test_case_68_maps_over_none_or_one_item_are_conditional_lanes(stage: Stage, compat: str) -> None:
+async def test_case_68_maps_over_none_or_one_item_are_conditional_lanes(agent_runner: AgentRunner, compat: str) -> None:
     lanes = "".join(
         f"""
           m{i}: {{type: map, over: "{{{{l{i}}}}}", as: x, branch: b{i}, collect_into: r{i}, output_key: o, next: e}}
           b{i}: {{type: script, script: b.sh}}"""
         for i in range(4)
     )
-    stage.agent(
+    agent_runner.agent(
         f"""
         start: d
         nodes:
@@ -201,12 +211,12 @@ async def test_case_68_maps_over_none_or_one_item_are_conditional_lanes(stage: S
         d="""echo '{"l0": [], "l1": [], "l2": ["x"], "l3": []}'""",
         b="""echo '{"o": "ran"}'""",
     )
-    assert (await stage.run(compat=compat)).output == '[][]["ran"][]'
-    assert [data.node for data in stage.of("node.entered") if data.item is not None] == ["b2"]
+    assert (await agent_runner.run(compat=compat)).output == '[][]["ran"][]'
+    assert [data.node for data in agent_runner.of("node.entered") if data.item is not None] == ["b2"]
 
 
-async def test_case_69_a_branch_may_mend_its_failures_inside(stage: Stage) -> None:
-    stage.agent(
+async def test_case_69_a_branch_may_mend_its_failures_inside(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: m
         nodes:
@@ -217,46 +227,46 @@ async def test_case_69_a_branch_may_mend_its_failures_inside(stage: Stage) -> No
         """,
         fault="""printf %s "$GRAPH_STATE" | jq -c '{o: ("PIPELINE-FAULT: " + .o)}'""",
     )
-    stage.models.answer_with(
+    agent_runner.models.answer_with(
         lambda request: Reply(status=400, error="no") if request.prompt == "bad" else request.prompt
     )
-    outcome = await stage.run(state={"items": ["good", "bad"]})
+    outcome = await agent_runner.run(state={"items": ["good", "bad"]})
     good, bad = outcome.state["out"]
     assert good == "good"
     assert bad.startswith("PIPELINE-FAULT: LLM node failed: ")
 
 
-async def test_loki_collects_the_failure_text_of_an_llm_branch(stage: Stage) -> None:
-    stage.agent(LLM_MAP)
-    stage.models.answer_with(lambda request: Reply(status=400, error="no"))
-    outcome = await stage.run(compat="loki", state={"items": ["a"]})
+async def test_loki_collects_the_failure_text_of_an_llm_branch(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(LLM_MAP)
+    agent_runner.models.answer_with(lambda request: Reply(status=400, error="no"))
+    outcome = await agent_runner.run(compat="loki", state={"items": ["a"]})
     assert outcome.state["out"][0].startswith("<LLM node failed: ")
 
 
-async def test_loki_fails_an_llm_branch_that_says_so(stage: Stage) -> None:
-    stage.agent(LLM_MAP.replace('prompt: "{{item}}"', 'prompt: "{{item}}", on_error: fail'))
-    stage.models.answer_with(lambda request: Reply(status=400, error="no"))
-    outcome = await stage.run(compat="loki", state={"items": ["a"]})
+async def test_loki_fails_an_llm_branch_that_says_so(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(LLM_MAP.replace('prompt: "{{item}}"', 'prompt: "{{item}}", on_error: fail'))
+    agent_runner.models.answer_with(lambda request: Reply(status=400, error="no"))
+    outcome = await agent_runner.run(compat="loki", state={"items": ["a"]})
     assert outcome.error is not None
     assert "sub-branch [0] failed at node 'b'" in outcome.error.message
 
 
-async def test_a_branch_that_continues_has_its_error_text_collected(stage: Stage) -> None:
-    stage.agent(DEFAULT_KEY.replace('prompt: "{{item}}"', 'prompt: "{{item}}", on_error: continue'))
-    stage.models.answer_with(
+async def test_a_branch_that_continues_has_its_error_text_collected(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(DEFAULT_KEY.replace('prompt: "{{item}}"', 'prompt: "{{item}}", on_error: continue'))
+    agent_runner.models.answer_with(
         lambda request: Reply(status=400, error="no") if request.prompt == "bad" else request.prompt
     )
-    outcome = await stage.run(state={"items": ["good", "bad"]})
+    outcome = await agent_runner.run(state={"items": ["good", "bad"]})
     good, bad = outcome.state["out"]
     assert good == "good"
     assert bad.startswith("LLM node failed: ")
 
 
-async def test_an_update_of_output_itself_is_kept_in_standard_and_lost_in_loki(stage: Stage) -> None:
+async def test_an_update_of_output_itself_is_kept_in_standard_and_lost_in_loki(agent_runner: AgentRunner) -> None:
     graph = DEFAULT_KEY.replace('prompt: "{{item}}"', 'prompt: "{{item}}", state_updates: {output: "<{{output}}>"}')
-    stage.agent(graph)
-    assert (await stage.run(compat="standard", state={"items": ["a"]})).output == '["<ok>"]'
-    assert (await stage.run(compat="loki", state={"items": ["a"]})).output == "[null]"
+    agent_runner.agent(graph)
+    assert (await agent_runner.run(compat="standard", state={"items": ["a"]})).output == '["<ok>"]'
+    assert (await agent_runner.run(compat="loki", state={"items": ["a"]})).output == "[null]"
 
 
 # --- chains --------------------------------------------------------------------------------------------------
@@ -273,31 +283,31 @@ nodes:
 ADD = """printf %s "$GRAPH_STATE" | jq -c '{k: (.item + 1)}'"""
 
 
-async def test_a_branch_may_be_a_chain_whose_nodes_see_each_others_writes(stage: Stage) -> None:
-    stage.agent(
+async def test_a_branch_may_be_a_chain_whose_nodes_see_each_others_writes(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         CHAIN.format(settings="", routes=""),
         first=ADD,
         second="""printf %s "$GRAPH_STATE" | jq -c '{output: (.k * 10)}'""",
     )
-    outcome = await stage.run(state={"items": [1, 2]})
+    outcome = await agent_runner.run(state={"items": [1, 2]})
     assert outcome.output == "[20,30]"
     assert "k" not in outcome.state
 
 
-async def test_a_chain_may_loop_by_next_until_its_items_own_visit_cap(stage: Stage) -> None:
-    stage.agent(
+async def test_a_chain_may_loop_by_next_until_its_items_own_visit_cap(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         CHAIN.format(settings="settings: {max_loop_iterations: 3}", routes=", routes: [second]"),
         first=ADD,
         second="""printf %s "$GRAPH_STATE" | jq -c 'if .k < .item + 3 then {k: (.k + 1), _next: "second"}
                   else {output: .k} end'""",
     )
-    assert (await stage.run(state={"items": [1, 5]})).output == "[4,8]"
-    stage.agent(
+    assert (await agent_runner.run(state={"items": [1, 5]})).output == "[4,8]"
+    agent_runner.agent(
         CHAIN.format(settings="settings: {max_loop_iterations: 2}", routes=", routes: [second]"),
         first=ADD,
         second="""echo '{"_next": "second"}'""",
     )
-    outcome = await stage.run(state={"items": [1]})
+    outcome = await agent_runner.run(state={"items": [1]})
     assert outcome.error is not None
     assert "sub-branch [0] Node 'second' visited 3 times (max_loop_iterations=2)" in outcome.error.message
     assert outcome.error.code == "graph"
@@ -313,27 +323,27 @@ async def test_a_chain_may_loop_by_next_until_its_items_own_visit_cap(stage: Sta
         ),
     ],
 )
-async def test_a_chain_must_stay_inside(stage: Stage, target: str, text: str) -> None:
-    stage.agent(
+async def test_a_chain_must_stay_inside(agent_runner: AgentRunner, target: str, text: str) -> None:
+    agent_runner.agent(
         CHAIN.format(settings="", routes=""), first=ADD, second=f"""echo '{{"output": 1, "_next": "{target}"}}'"""
     )
-    outcome = await stage.run(state={"items": [1]})
+    outcome = await agent_runner.run(state={"items": [1]})
     assert outcome.error is not None
     assert text in outcome.error.message
     assert outcome.error.code == "graph"
 
 
-async def test_the_step_at_which_a_chain_failed_is_told(stage: Stage) -> None:
-    stage.agent(CHAIN.format(settings="", routes=""), first=ADD, second="exit 4")
-    outcome = await stage.run(state={"items": [1]})
+async def test_the_step_at_which_a_chain_failed_is_told(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(CHAIN.format(settings="", routes=""), first=ADD, second="exit 4")
+    outcome = await agent_runner.run(state={"items": [1]})
     assert outcome.error is not None
     assert "sub-branch [0] failed at node 'second' (step 2): Script 'second.sh' failed with exit code 4" in (
         outcome.error.message
     )
 
 
-async def test_in_loki_a_branch_is_one_node_whose_next_is_ignored(stage: Stage) -> None:
-    stage.agent(
+async def test_in_loki_a_branch_is_one_node_whose_next_is_ignored(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         settings: {validate_before_run: false}
         start: m
@@ -344,19 +354,21 @@ async def test_in_loki_a_branch_is_one_node_whose_next_is_ignored(stage: Stage) 
         """,
         b="""echo '{"output": 1, "_next": "ghost"}'""",
     )
-    assert (await stage.run(compat="loki", state={"items": [1]})).output == "[1]"
+    assert (await agent_runner.run(compat="loki", state={"items": [1]})).output == "[1]"
 
 
-async def test_the_items_of_a_map_share_one_place_in_the_step(stage: Stage) -> None:
-    stage.agent(mapped(), b="""echo '{"output": 1}'""")
-    outcome = await stage.run(state={"items": [1, 2, 3]})
+async def test_the_items_of_a_map_share_one_place_in_the_step(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(mapped(), b="""echo '{"output": 1}'""")
+    outcome = await agent_runner.run(state={"items": [1, 2, 3]})
     assert outcome.nodes["m"].visits == 1
     assert outcome.order == ["m", "e"]
 
 
-async def test_what_a_childs_map_has_kept_is_not_its_parents(stage: Stage) -> None:
-    stage.models.answer_with(lambda request: Reply(status=400, error="no") if "about c" in request.prompt else "fine")
-    stage.agent(
+async def test_what_a_childs_map_has_kept_is_not_its_parents(agent_runner: AgentRunner) -> None:
+    agent_runner.models.answer_with(
+        lambda request: Reply(status=400, error="no") if "about c" in request.prompt else "fine"
+    )
+    agent_runner.agent(
         """
         start: fan
         initial_state: { items: [a, c] }
@@ -367,7 +379,7 @@ async def test_what_a_childs_map_has_kept_is_not_its_parents(stage: Stage) -> No
         """,
         name="inner",
     )
-    stage.agent(
+    agent_runner.agent(
         """
         start: call
         nodes:
@@ -375,6 +387,6 @@ async def test_what_a_childs_map_has_kept_is_not_its_parents(stage: Stage) -> No
           end: { type: end, output: done }
         """
     )
-    outcome = await stage.run()
+    outcome = await agent_runner.run()
     assert outcome.status == "failed"
     assert "all" not in outcome.state

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import has_message, says
 from support.waiting import jump_when
@@ -39,7 +39,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 CAT = ("fs_cat", {"path": "a.txt"})
 
 
-async def test_case_71_texts_of_all_turns_are_the_output(wired: Stage, compat: str) -> None:
+async def test_case_71_texts_of_all_turns_are_the_output(wired: AgentRunner, compat: str) -> None:
     wired.agent(graph())
     wired.models.script(Reply(text="A", calls=[CAT]), "B")
     outcome = await wired.run("go", compat=compat)
@@ -48,7 +48,7 @@ async def test_case_71_texts_of_all_turns_are_the_output(wired: Stage, compat: s
     assert (outcome.turns, outcome.tool_calls) == (2, 1)
 
 
-async def test_case_71_a_tool_call_every_turn_hits_max_iterations(wired: Stage, compat: str) -> None:
+async def test_case_71_a_tool_call_every_turn_hits_max_iterations(wired: AgentRunner, compat: str) -> None:
     wired.agent(graph(options="max_iterations: 2, on_error: fail, "))
     wired.models.answer_with(lambda request: Reply(calls=[CAT]))
     outcome = await wired.run("go", compat=compat)
@@ -64,86 +64,90 @@ async def test_case_71_a_tool_call_every_turn_hits_max_iterations(wired: Stage, 
     assert len(wired.models.requests) == 2
 
 
-async def test_case_71_max_iterations_takes_the_fallback(stage: Stage, compat: str) -> None:
-    stage.agent(graph(options="max_iterations: 1, fallback: f, "))
-    stage.models.answer_with(lambda request: Reply(calls=[CAT]))
-    assert (await stage.run("go", compat=compat)).output == "fell back"
+async def test_case_71_max_iterations_takes_the_fallback(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(graph(options="max_iterations: 1, fallback: f, "))
+    agent_runner.models.answer_with(lambda request: Reply(calls=[CAT]))
+    assert (await agent_runner.run("go", compat=compat)).output == "fell back"
 
 
-async def test_case_74_exactly_the_listed_tools_are_offered(wired: Stage, compat: str) -> None:
+async def test_case_74_exactly_the_listed_tools_are_offered(wired: AgentRunner, compat: str) -> None:
     wired.agent(graph())
     await wired.run("go", compat=compat)
     assert wired.models.requests[0].offered == ["fs_cat"]
 
 
-async def test_case_74_an_alias_stands_for_its_tools_and_user_tools_can_be_listed(stage: Stage) -> None:
-    stage.agent(graph("fs_cat.sh, user__ask, fs_ls"))
-    await stage.run("go")
-    assert stage.models.requests[0].offered == ["fs_cat", "user__ask", "fs_ls"]
+async def test_case_74_an_alias_stands_for_its_tools_and_user_tools_can_be_listed(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(graph("fs_cat.sh, user__ask, fs_ls"))
+    await agent_runner.run("go")
+    assert agent_runner.models.requests[0].offered == ["fs_cat", "user__ask", "fs_ls"]
 
 
-async def test_a_node_may_list_what_an_alias_of_the_graph_holds_and_a_function_of_the_caller(stage: Stage) -> None:
+async def test_a_node_may_list_what_an_alias_of_the_graph_holds_and_a_function_of_the_caller(
+    agent_runner: AgentRunner,
+) -> None:
     def shout(text: str) -> str:
         """Shouts."""
         return text.upper()
 
-    stage.agent(graph("fs_cat, fs_grep, shout").replace("[fs_cat.sh, fs_ls]", "[fs]"))
-    stage.models.script(Reply(calls=[("shout", {"text": "hey"})]), "done")
-    assert (await stage.run("go", tools=[shout])).output == "done"
-    assert stage.models.requests[0].offered == ["fs_cat", "fs_grep", "shout"]
-    assert stage.models.requests[1].results == ["HEY"]
+    agent_runner.agent(graph("fs_cat, fs_grep, shout").replace("[fs_cat.sh, fs_ls]", "[fs]"))
+    agent_runner.models.script(Reply(calls=[("shout", {"text": "hey"})]), "done")
+    assert (await agent_runner.run("go", tools=[shout])).output == "done"
+    assert agent_runner.models.requests[0].offered == ["fs_cat", "fs_grep", "shout"]
+    assert agent_runner.models.requests[1].results == ["HEY"]
 
 
-async def test_a_node_may_use_a_tool_of_its_agents_own_file(stage: Stage) -> None:
-    home = stage.agent(graph("shout"))
+async def test_a_node_may_use_a_tool_of_its_agents_own_file(agent_runner: AgentRunner) -> None:
+    home = agent_runner.agent(graph("shout"))
     (home / "tools.py").write_text('def shout(text: str):\n    """Shouts."""\n    return text.upper()\n')
-    stage.models.script(Reply(calls=[("shout", {"text": "hey"})]), "done")
-    assert (await stage.run("go")).output == "done"
-    assert stage.models.requests[1].results == ['{"output":"HEY"}']
+    agent_runner.models.script(Reply(calls=[("shout", {"text": "hey"})]), "done")
+    assert (await agent_runner.run("go")).output == "done"
+    assert agent_runner.models.requests[1].results == ['{"output":"HEY"}']
 
 
-async def test_a_shape_is_seen_to_after_the_tools(stage: Stage, compat: str) -> None:
+async def test_a_shape_is_seen_to_after_the_tools(agent_runner: AgentRunner, compat: str) -> None:
     shape = "output_schema: {type: object, properties: {r: {type: integer}}, required: [r]}, "
-    stage.agent(graph(options=shape))
-    stage.models.script(Reply(calls=[CAT]), '{"r": 3}')
-    outcome = await stage.run("go", compat=compat)
+    agent_runner.agent(graph(options=shape))
+    agent_runner.models.script(Reply(calls=[CAT]), '{"r": 3}')
+    outcome = await agent_runner.run("go", compat=compat)
     assert outcome.state["r"] == 3
-    assert all("response_format" not in request.json for request in stage.models.requests)
+    assert all("response_format" not in request.json for request in agent_runner.models.requests)
 
 
-async def test_an_unknown_tool_is_found_before_anything_is_asked(stage: Stage) -> None:
-    stage.agent(graph("fs_cta"))
+async def test_an_unknown_tool_is_found_before_anything_is_asked(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(graph("fs_cta"))
     with pytest.raises(
         InvalidFile, match=says("engine.graph.node_checks._check_tools.4", tool="fs_cta", known="fs_cat, fs_ls…")
     ):
-        await stage.run("go")
-    assert stage.models.requests == []
+        await agent_runner.run("go")
+    assert agent_runner.models.requests == []
 
 
-async def test_what_llm_nodes_can_not_list_is_said_in_one_line(stage: Stage) -> None:
-    stage.agent(graph("agent__spawn").replace("  f: {", "  x: {type: agent, agent: g, prompt: p, next: e}\n  f: {"))
+async def test_what_llm_nodes_can_not_list_is_said_in_one_line(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
+        graph("agent__spawn").replace("  f: {", "  x: {type: agent, agent: g, prompt: p, next: e}\n  f: {")
+    )
     with pytest.raises(Unsupported, match=says("runs.prepared.refuse_spawning")):
-        await stage.run("go")
+        await agent_runner.run("go")
 
 
-async def test_a_graphs_permissions_can_only_be_stricter(stage: Stage) -> None:
-    stage.agent("permissions: {fs_cat: deny}\n" + graph().strip())
+async def test_a_graphs_permissions_can_only_be_stricter(agent_runner: AgentRunner) -> None:
+    agent_runner.agent("permissions: {fs_cat: deny}\n" + graph().strip())
 
     def answer(request: Request) -> Reply | str:
         return request.results[0] if request.results else Reply(calls=[CAT])
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", yes=True)
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", yes=True)
     assert has_message(outcome.output, "work.tools.permissions.Permissions.admit")
 
 
 async def test_a_timeout_interrupts_a_tool_in_the_middle(
-    stage: Stage, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:
-    home = stage.agent(graph("slow", options="timeout: 60, fallback: f, "))
+    home = agent_runner.agent(graph("slow", options="timeout: 60, fallback: f, "))
     (home / "tools.py").write_text('import time\ndef slow():\n    """Sleeps."""\n    time.sleep(3600)\n')
-    stage.models.script(Reply(calls=[("slow", {})]))
-    nursery.start_soon(jump_when, mock_clock, lambda: stage.of("tool.call.started"), 60)
-    assert (await stage.run("go")).output == "fell back"
-    finished = stage.of("tool.call.finished")
+    agent_runner.models.script(Reply(calls=[("slow", {})]))
+    nursery.start_soon(jump_when, mock_clock, lambda: agent_runner.of("tool.call.started"), 60)
+    assert (await agent_runner.run("go")).output == "fell back"
+    finished = agent_runner.of("tool.call.finished")
     assert [data.error for data in finished] == ["interrupted"]

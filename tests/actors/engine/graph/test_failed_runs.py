@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import has_message
 
@@ -57,38 +57,38 @@ def kept_its_output(outcome: Outcome, failure: ErrorReport) -> None:
     ids=["404", "429", "500", "torn", "empty", "cut", "page"],
 )
 async def test_a_model_call_that_fails_fails_the_run_which_keeps_its_output(
-    stage: Stage, reply: Reply, code: str, exit_code: int, says: str
+    agent_runner: AgentRunner, reply: Reply, code: str, exit_code: int, says: str
 ) -> None:
-    stage.agent(haiku())
-    stage.models.answer_with(lambda _: reply)
-    outcome = await stage.run("frogs", no_wait=True)
+    agent_runner.agent(haiku())
+    agent_runner.models.answer_with(lambda _: reply)
+    outcome = await agent_runner.run("frogs", no_wait=True)
     assert outcome.error is not None
     assert says in outcome.error.message
     kept_its_output(outcome, ErrorReport(code=code, message=outcome.error.message, node="write"))
     assert outcome.exit_code == exit_code
-    assert stage.events[-1].kind == "run.failed"
-    assert stage.events[-1].data.outcome == outcome.to_wire()
-    stage.check_stream()
+    assert agent_runner.events[-1].kind == "run.failed"
+    assert agent_runner.events[-1].data.outcome == outcome.to_wire()
+    agent_runner.check_stream()
 
 
-async def test_a_host_that_can_not_be_reached_fails_the_run(stage: Stage) -> None:
-    stage.agent(haiku())
-    config = stage.config_dir / "config.yaml"
-    config.write_text(config.read_text().replace(f":{stage.models.port}/", ":9/"))
-    async with callboard.Root(config_dir=stage.config_dir) as root:
+async def test_a_host_that_can_not_be_reached_fails_the_run(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(haiku())
+    config = agent_runner.config_dir / "config.yaml"
+    config.write_text(config.read_text().replace(f":{agent_runner.models.port}/", ":9/"))
+    async with callboard.Root(config_dir=agent_runner.config_dir) as root:
         outcome = await callboard.run("g", "frogs", root=root)
     assert (outcome.status, outcome.exit_code, reported(outcome)) == ("failed", 6, [("write", "upstream")])
 
 
-async def test_a_refused_key_ends_the_run_where_it_is(stage: Stage) -> None:
-    stage.agent(haiku())
-    stage.models.answer_with(lambda _: Reply(status=401, error="bad key"))
-    outcome = await stage.run("frogs")
+async def test_a_refused_key_ends_the_run_where_it_is(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(haiku())
+    agent_runner.models.answer_with(lambda _: Reply(status=401, error="bad key"))
+    outcome = await agent_runner.run("frogs")
     assert (outcome.status, outcome.exit_code, outcome.output, outcome.failures) == ("failed", 3, "", [])
 
 
-async def test_a_script_that_crashes_fails_the_run_which_goes_on(stage: Stage) -> None:
-    stage.agent(
+async def test_a_script_that_crashes_fails_the_run_which_goes_on(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: s
         nodes:
@@ -97,32 +97,32 @@ async def test_a_script_that_crashes_fails_the_run_which_goes_on(stage: Stage) -
         """,
         s="kill -9 $$",
     )
-    outcome = await stage.run()
+    outcome = await agent_runner.run()
     assert (outcome.status, outcome.exit_code, outcome.output) == ("failed", 1, "the end")
     assert reported(outcome) == [("s", "node_failed")]
 
 
 @pytest.mark.parametrize("accepts", ["fallback: spare", "on_error: continue", "on_error: collect"])
 async def test_a_failure_that_its_author_has_accepted_is_none_of_the_run(
-    stage: Stage, accepts: str, compat: str
+    agent_runner: AgentRunner, accepts: str, compat: str
 ) -> None:
-    stage.agent(haiku(accepts))
-    stage.models.answer_with(lambda _: NOT_FOUND)
-    outcome = await stage.run("frogs", compat=compat)
+    agent_runner.agent(haiku(accepts))
+    agent_runner.models.answer_with(lambda _: NOT_FOUND)
+    outcome = await agent_runner.run("frogs", compat=compat)
     assert (outcome.status, outcome.exit_code, outcome.failures, outcome.error) == ("done", 0, [], None)
 
 
-async def test_a_run_without_failures_says_so(stage: Stage, compat: str) -> None:
-    stage.agent(haiku())
-    outcome = await stage.run("frogs", compat=compat)
+async def test_a_run_without_failures_says_so(agent_runner: AgentRunner, compat: str) -> None:
+    agent_runner.agent(haiku())
+    outcome = await agent_runner.run("frogs", compat=compat)
     assert (outcome.status, outcome.output, outcome.to_wire()["failures"]) == ("done", "ok", [])
 
 
 # --- the first cause -----------------------------------------------------------------------------------------
 
 
-async def test_what_a_first_failure_leads_to_does_not_hide_it(stage: Stage) -> None:
-    stage.agent(
+async def test_what_a_first_failure_leads_to_does_not_hide_it(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: fetch
         nodes:
@@ -132,7 +132,7 @@ async def test_what_a_first_failure_leads_to_does_not_hide_it(stage: Stage) -> N
         """,
         fetch="echo no network >&2; exit 7",
     )
-    outcome = await stage.run()
+    outcome = await agent_runner.run()
     assert outcome.error == ErrorReport(
         code="node_failed",
         message="Script 'fetch.sh' failed with exit code 7:\nno network (the run continued, and failed later: "
@@ -143,8 +143,8 @@ async def test_what_a_first_failure_leads_to_does_not_hide_it(stage: Stage) -> N
     assert reported(outcome) == [("fetch", "node_failed")]
 
 
-async def test_the_first_of_several_failures_is_the_runs_and_all_are_listed_in_order(stage: Stage) -> None:
-    stage.agent(
+async def test_the_first_of_several_failures_is_the_runs_and_all_are_listed_in_order(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: one
         nodes:
@@ -155,8 +155,8 @@ async def test_the_first_of_several_failures_is_the_runs_and_all_are_listed_in_o
         """,
         two="exit 1",
     )
-    stage.models.script(Reply(status=503, error="down"), NOT_FOUND)
-    outcome = await stage.run()
+    agent_runner.models.script(Reply(status=503, error="down"), NOT_FOUND)
+    outcome = await agent_runner.run()
     assert reported(outcome) == [("one", "upstream"), ("two", "node_failed"), ("three", "model")]
     assert outcome.error == outcome.failures[0]
     assert outcome.exit_code == 6
@@ -179,11 +179,11 @@ def refuses_b(request: Request) -> Reply | str:
 
 @pytest.mark.parametrize(("more", "status"), [("", "failed"), (", on_error: continue", "done")])
 async def test_an_item_that_loki_takes_for_answered_fails_the_run_unless_the_map_accepts_it(
-    stage: Stage, more: str, status: str
+    agent_runner: AgentRunner, more: str, status: str
 ) -> None:
-    stage.agent(MAPPED.format(more=more))
-    stage.models.answer_with(refuses_b)
-    outcome = await stage.run(state={"items": ["a", "b", "c"]}, compat="loki")
+    agent_runner.agent(MAPPED.format(more=more))
+    agent_runner.models.answer_with(refuses_b)
+    outcome = await agent_runner.run(state={"items": ["a", "b", "c"]}, compat="loki")
     assert outcome.status == status
     assert "LLM node failed" in outcome.output
     assert reported(outcome) == ([] if more else [("b", "model")])
@@ -210,16 +210,16 @@ nodes:
     ],
 )
 async def test_what_a_child_graph_goes_on_over_fails_the_run_unless_the_node_above_accepts_it(
-    stage: Stage, more: str, status: str
+    agent_runner: AgentRunner, more: str, status: str
 ) -> None:
-    stage.agent(haiku(), name="kid")
-    stage.agent(CALLER.format(more=more))
-    stage.models.answer_with(lambda _: NOT_FOUND)
-    outcome = await stage.run()
+    agent_runner.agent(haiku(), name="kid")
+    agent_runner.agent(CALLER.format(more=more))
+    agent_runner.models.answer_with(lambda _: NOT_FOUND)
+    outcome = await agent_runner.run()
     assert outcome.output.startswith("got LLM node failed: ")
     assert outcome.status == status
     assert reported(outcome) == ([("write", "model")] if status == "failed" else [])
-    ends = {data.graph: data.error is None for data in stage.of("graph.finished")}
+    ends = {data.graph: data.error is None for data in agent_runner.of("graph.finished")}
     assert ends == {"kid": False, "g": status == "done"}
 
 
@@ -232,27 +232,27 @@ nodes:
 """
 
 
-async def test_a_child_that_fails_in_the_end_tells_its_first_cause(stage: Stage) -> None:
-    stage.agent(FAILS_LATER, name="kid", b="exit 1")
-    stage.agent(CALLER.format(more=""))
-    stage.models.answer_with(lambda _: Reply(status=503, error="down"))
-    outcome = await stage.run()
+async def test_a_child_that_fails_in_the_end_tells_its_first_cause(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(FAILS_LATER, name="kid", b="exit 1")
+    agent_runner.agent(CALLER.format(more=""))
+    agent_runner.models.answer_with(lambda _: Reply(status=503, error="down"))
+    outcome = await agent_runner.run()
     assert outcome.error is not None
     assert has_message(outcome.error.message, "engine.graph.result.run_error", first="…'kid'…")
     assert "at node 'b': Script 'b.sh' failed with exit code 1" in outcome.error.message
     assert (outcome.error.node, outcome.error.code, outcome.exit_code) == ("a", "upstream", 6)
 
 
-async def test_the_fallback_of_an_agent_node_accepts_all_that_the_child_failed_with(stage: Stage) -> None:
-    stage.agent(FAILS_LATER, name="kid", b="exit 1")
-    stage.agent(CALLER.format(more=", fallback: spare"))
-    stage.models.answer_with(lambda _: NOT_FOUND)
-    outcome = await stage.run()
+async def test_the_fallback_of_an_agent_node_accepts_all_that_the_child_failed_with(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(FAILS_LATER, name="kid", b="exit 1")
+    agent_runner.agent(CALLER.format(more=", fallback: spare"))
+    agent_runner.models.answer_with(lambda _: NOT_FOUND)
+    outcome = await agent_runner.run()
     assert (outcome.status, outcome.output, outcome.failures) == ("done", "spare", [])
 
 
-async def test_an_attempt_that_is_made_again_leaves_no_failures_behind(stage: Stage) -> None:
-    stage.agent(
+async def test_an_attempt_that_is_made_again_leaves_no_failures_behind(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -262,19 +262,19 @@ async def test_an_attempt_that_is_made_again_leaves_no_failures_behind(stage: St
         """,
         name="kid",
     )
-    stage.agent(CALLER.format(more=", max_attempts: 2"))
-    stage.models.script(NOT_FOUND, Reply(status=503, error="down"), "fine", "fine")
-    outcome = await stage.run()
+    agent_runner.agent(CALLER.format(more=", max_attempts: 2"))
+    agent_runner.models.script(NOT_FOUND, Reply(status=503, error="down"), "fine", "fine")
+    outcome = await agent_runner.run()
     assert (outcome.status, outcome.output, outcome.failures) == ("done", "got ok", [])
 
 
-async def test_a_plain_agent_whose_model_fails_has_failed(stage: Stage) -> None:
-    stage.plain("instructions: Be brief.\ncan_ask_user: false", name="kid")
-    stage.models.answer_with(lambda _: NOT_FOUND)
-    outcome = await stage.run("hello", target="kid")
+async def test_a_plain_agent_whose_model_fails_has_failed(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: Be brief.\ncan_ask_user: false", name="kid")
+    agent_runner.models.answer_with(lambda _: NOT_FOUND)
+    outcome = await agent_runner.run("hello", target="kid")
     assert (outcome.status, outcome.output, outcome.exit_code, outcome.failures) == ("failed", "", 1, [])
-    stage.agent(CALLER.format(more=""))
-    assert (await stage.run()).status == "failed"
+    agent_runner.agent(CALLER.format(more=""))
+    assert (await agent_runner.run()).status == "failed"
 
 
 # --- workflows -------------------------------------------------------------------------------------------------
@@ -308,8 +308,8 @@ graph:
 """
 
 
-def workflow(stage: Stage, text: str) -> str:
-    path = stage.config_dir / "flow.yaml"
+def workflow(agent_runner: AgentRunner, text: str) -> str:
+    path = agent_runner.config_dir / "flow.yaml"
     path.write_text(textwrap.dedent(text))
     return str(path)
 
@@ -325,10 +325,10 @@ def workflow(stage: Stage, text: str) -> str:
     ],
 )
 async def test_a_workflows_agent_that_fails_fails_the_run_unless_its_author_accepts_it(
-    stage: Stage, compat: str, more: str, status: str, *, said: bool
+    agent_runner: AgentRunner, compat: str, more: str, status: str, *, said: bool
 ) -> None:
-    stage.models.answer_with(lambda _: Reply(status=503, error="down"))
-    outcome = await stage.run("hi", target=workflow(stage, WORKFLOW.format(compat=compat, more=more)))
+    agent_runner.models.answer_with(lambda _: Reply(status=503, error="down"))
+    outcome = await agent_runner.run("hi", target=workflow(agent_runner, WORKFLOW.format(compat=compat, more=more)))
     assert outcome.status == status
     assert ("down" in outcome.output) is said
     assert outcome.exit_code == (6 if status == "failed" else 0)
@@ -337,21 +337,21 @@ async def test_a_workflows_agent_that_fails_fails_the_run_unless_its_author_acce
 
 @pytest.mark.parametrize(("more", "status"), [("", "failed"), ("on_error: continue", "done")])
 async def test_what_a_subgraph_goes_on_over_fails_the_run_unless_its_node_accepts_it(
-    stage: Stage, more: str, status: str
+    agent_runner: AgentRunner, more: str, status: str
 ) -> None:
-    stage.models.answer_with(lambda _: NOT_FOUND)
-    outcome = await stage.run("hi", target=workflow(stage, NESTED.format(more=more)))
+    agent_runner.models.answer_with(lambda _: NOT_FOUND)
+    outcome = await agent_runner.run("hi", target=workflow(agent_runner, NESTED.format(more=more)))
     assert outcome.status == status
     assert "no such model" in outcome.output
     assert reported(outcome) == ([] if more else [("A", "model")])
 
 
-async def test_what_an_agent_of_ours_goes_on_over_fails_the_workflow(stage: Stage) -> None:
-    stage.agent(haiku(), name="kid")
-    stage.models.answer_with(lambda _: NOT_FOUND)
+async def test_what_an_agent_of_ours_goes_on_over_fails_the_workflow(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(haiku(), name="kid")
+    agent_runner.models.answer_with(lambda _: NOT_FOUND)
     config = "config: {provider: callboard, name: kid}"
     text = f"graph: {{start: [A], nodes: [{{id: A, type: agent, {config}}}], edges: []}}"
-    outcome = await stage.run("hi", target=workflow(stage, text))
+    outcome = await agent_runner.run("hi", target=workflow(agent_runner, text))
     assert outcome.output.startswith("LLM node failed: ")
     assert (outcome.status, reported(outcome)) == ("failed", [("write", "model")])
 
@@ -367,22 +367,24 @@ nodes:
 
 
 @pytest.mark.parametrize("problem", ["2 tests fail", "", "  "])
-async def test_an_end_with_an_error_fails_the_run_which_keeps_its_output(stage: Stage, problem: str) -> None:
-    stage.agent(JUDGE, j=f"""echo '{{"problem": "{problem}"}}'""")
-    outcome = await stage.run("it")
+async def test_an_end_with_an_error_fails_the_run_which_keeps_its_output(
+    agent_runner: AgentRunner, problem: str
+) -> None:
+    agent_runner.agent(JUDGE, j=f"""echo '{{"problem": "{problem}"}}'""")
+    outcome = await agent_runner.run("it")
     assert outcome.output == "looked at it"
     if problem.strip():
         assert (outcome.status, outcome.exit_code, outcome.failures) == ("failed", 1, [])
         assert outcome.error == ErrorReport(code="failed_end", message=problem, node="e")
-        assert stage.events[-1].kind == "run.failed"
+        assert agent_runner.events[-1].kind == "run.failed"
     else:
         assert (outcome.status, outcome.exit_code, outcome.error) == ("done", 0, None)
-    stage.check_stream()
+    agent_runner.check_stream()
 
 
-async def test_an_agent_node_falls_back_from_a_graph_that_ended_with_an_error(stage: Stage) -> None:
-    stage.agent(JUDGE, name="kid", j="""echo '{"problem": "2 tests fail"}'""")
-    stage.agent(
+async def test_an_agent_node_falls_back_from_a_graph_that_ended_with_an_error(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(JUDGE, name="kid", j="""echo '{"problem": "2 tests fail"}'""")
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -391,7 +393,7 @@ async def test_an_agent_node_falls_back_from_a_graph_that_ended_with_an_error(st
           f: {type: end, output: "fell back: {{r}}"}
         """
     )
-    outcome = await stage.run("it")
+    outcome = await agent_runner.run("it")
     assert outcome.status == "done"
     assert outcome.output.startswith("fell back: ")
     assert "2 tests fail" in outcome.output

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.descendants import name_of
 from support.fake_models import FakeModels, Reply
 
@@ -68,16 +68,16 @@ class Quick:
         self._root.questions.answer(question_id, "yes", by=self.name)
 
 
-def everything(stage: Stage) -> None:
-    stage.agent(KID, name="kid", s="echo '{}'")
-    stage.agent(EVERYTHING, **SCRIPTS)
+def everything(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(KID, name="kid", s="echo '{}'")
+    agent_runner.agent(EVERYTHING, **SCRIPTS)
 
 
-def leftovers(stage: Stage) -> Iterator[str]:
+def leftovers(agent_runner: AgentRunner) -> Iterator[str]:
     """Whatever of a run is still there."""
-    for question in stage.root.questions.open:
+    for question in agent_runner.root.questions.open:
         yield f"question {question.id}"
-    for child in stage.root.kernel.actor.children:
+    for child in agent_runner.root.kernel.actor.children:
         if child.name.startswith("run-"):
             yield f"actor {child.path}"
     for process in psutil.Process().children(recursive=True):
@@ -91,19 +91,23 @@ MOMENTS = 75
 
 @pytest.mark.parametrize("moment", [1, 2, 4, 7, 11, 16, 22, 28, 35, 43, 52, 60])
 @pytest.mark.sample(4)
-async def test_a_run_whose_caller_is_cancelled_at_any_moment_leaves_nothing(stage: Stage, moment: int) -> None:
-    everything(stage)
-    await _cancel_at(stage, moment)
+async def test_a_run_whose_caller_is_cancelled_at_any_moment_leaves_nothing(
+    agent_runner: AgentRunner, moment: int
+) -> None:
+    everything(agent_runner)
+    await _cancel_at(agent_runner, moment)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("moment", range(1, MOMENTS))
-async def test_a_run_whose_caller_is_cancelled_at_every_moment_leaves_nothing(stage: Stage, moment: int) -> None:
-    everything(stage)
-    await _cancel_at(stage, moment)
+async def test_a_run_whose_caller_is_cancelled_at_every_moment_leaves_nothing(
+    agent_runner: AgentRunner, moment: int
+) -> None:
+    everything(agent_runner)
+    await _cancel_at(agent_runner, moment)
 
 
-async def _cancel_at(stage: Stage, moment: int) -> None:
+async def _cancel_at(agent_runner: AgentRunner, moment: int) -> None:
     with trio.CancelScope() as scope:
 
         def watch(event: callboard.Event) -> None:
@@ -111,39 +115,43 @@ async def _cancel_at(stage: Stage, moment: int) -> None:
                 scope.cancel()
 
         async with trio.open_nursery() as nursery:
-            with stage.root.questions.attach(Quick(stage.root, nursery)):
-                await stage.run(on_event=watch)
+            with agent_runner.root.questions.attach(Quick(agent_runner.root, nursery)):
+                await agent_runner.run(on_event=watch)
                 pytest.fail("the run went on to its end")
     assert scope.cancelled_caught
-    assert list(leftovers(stage)) == []
-    assert stage.events[-1].kind == "run.cancelled"
-    stage.check_stream()
+    assert list(leftovers(agent_runner)) == []
+    assert agent_runner.events[-1].kind == "run.cancelled"
+    agent_runner.check_stream()
 
 
 @pytest.mark.parametrize("moment", [1, 3, 6, 10, 15, 21, 27, 34, 42, 51, 61])
 @pytest.mark.sample(4)
-async def test_a_root_that_stops_at_any_moment_cancels_the_run_with_the_state_so_far(stage: Stage, moment: int) -> None:
-    everything(stage)
+async def test_a_root_that_stops_at_any_moment_cancels_the_run_with_the_state_so_far(
+    agent_runner: AgentRunner, moment: int
+) -> None:
+    everything(agent_runner)
 
     def watch(event: callboard.Event) -> None:
         if event.seq == moment:
-            stage.root.begin_stop()
+            agent_runner.root.begin_stop()
 
     async with trio.open_nursery() as nursery:
-        with stage.root.questions.attach(Quick(stage.root, nursery)):
-            outcome = await stage.run("hi", on_event=watch)
+        with agent_runner.root.questions.attach(Quick(agent_runner.root, nursery)):
+            outcome = await agent_runner.run("hi", on_event=watch)
     assert outcome.status == "cancelled"
     assert outcome.exit_code == 130
     assert outcome.error is None
-    stepped = any(event.kind == "state.patch" for event in stage.events)
+    stepped = any(event.kind == "state.patch" for event in agent_runner.events)
     assert outcome.state.get("x") == (1 if stepped else None)
-    assert list(leftovers(stage)) == []
-    stage.check_stream()
+    assert list(leftovers(agent_runner)) == []
+    agent_runner.check_stream()
 
 
-async def test_a_map_is_not_continued_while_the_root_stops(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_map_is_not_continued_while_the_root_stops(
+    agent_runner: AgentRunner, caplog: pytest.LogCaptureFixture
+) -> None:
     # An item's end starts the next item; that must not be tried in a root that admits nothing, at the very moment.
-    stage.agent(
+    agent_runner.agent(
         """
         start: m
         nodes:
@@ -155,19 +163,21 @@ async def test_a_map_is_not_continued_while_the_root_stops(stage: Stage, caplog:
 
     def watch(event: callboard.Event) -> None:
         if event.kind == "node.exited" and event.data.node == "b":
-            stage.root.begin_stop()
+            agent_runner.root.begin_stop()
 
-    outcome = await stage.run(state={"items": [1, 2, 3]}, on_event=watch)
+    outcome = await agent_runner.run(state={"items": [1, 2, 3]}, on_event=watch)
     assert outcome.status == "cancelled"
-    assert len(stage.models.requests) == 1
-    assert [event.kind for event in stage.events if event.kind == "actor.failed"] == []
+    assert len(agent_runner.models.requests) == 1
+    assert [event.kind for event in agent_runner.events if event.kind == "actor.failed"] == []
     assert caplog.records == []
-    stage.check_stream()
+    agent_runner.check_stream()
 
 
-async def test_a_cancelled_run_removes_its_state_file_and_ends_its_script(stage: Stage, tmp_path: Path) -> None:
+async def test_a_cancelled_run_removes_its_state_file_and_ends_its_script(
+    agent_runner: AgentRunner, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "started")
-    stage.agent(
+    agent_runner.agent(
         "start: s\nnodes:\n  s: {type: script, script: s.sh, timeout: 600, next: e}\n  e: {type: end}",
         s=f"""sleep 600 & echo "$GRAPH_STATE_FILE $!" > {tmp_path}/started; wait""",
     )
@@ -182,7 +192,7 @@ async def test_a_cancelled_run_removes_its_state_file_and_ends_its_script(stage:
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(cancel)
-        await stage.run(state={"pad": "x" * 40_000})
+        await agent_runner.run(state={"pad": "x" * 40_000})
     os.close(fifo)
     file, helper = line.split()
     assert not Path(file).exists()
@@ -190,31 +200,33 @@ async def test_a_cancelled_run_removes_its_state_file_and_ends_its_script(stage:
         os.kill(int(helper), 0)
 
 
-async def test_a_cancelled_llm_call_closes_its_connection(stage: Stage) -> None:
-    stage.agent("start: a\nnodes:\n  a: {type: llm, prompt: p, next: e}\n  e: {type: end}")
-    stage.models.script(Reply("never", hold=trio.Event()))
+async def test_a_cancelled_llm_call_closes_its_connection(agent_runner: AgentRunner) -> None:
+    agent_runner.agent("start: a\nnodes:\n  a: {type: llm, prompt: p, next: e}\n  e: {type: end}")
+    agent_runner.models.script(Reply("never", hold=trio.Event()))
     async with trio.open_nursery() as nursery:
 
         async def cancel() -> None:
-            await stage.models.arrived(1)
+            await agent_runner.models.arrived(1)
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(cancel)
-        await stage.run()
-    await stage.models.until(lambda server: server.cut == 1)
+        await agent_runner.run()
+    await agent_runner.models.until(lambda server: server.cut == 1)
 
 
-async def test_runs_of_one_root_do_not_disturb_each_other(stage: Stage) -> None:
-    everything(stage)
-    stage.agent("start: s\nnodes:\n  s: {type: script, script: s.sh, on_error: fail, next: e}\n  e: {type: end}", "bad")
-    (stage.config_dir / "agents" / "bad" / "s.sh").write_text("exit 1")
+async def test_runs_of_one_root_do_not_disturb_each_other(agent_runner: AgentRunner) -> None:
+    everything(agent_runner)
+    agent_runner.agent(
+        "start: s\nnodes:\n  s: {type: script, script: s.sh, on_error: fail, next: e}\n  e: {type: end}", "bad"
+    )
+    (agent_runner.config_dir / "agents" / "bad" / "s.sh").write_text("exit 1")
     outcomes: list[callboard.Outcome] = []
 
     async def one(target: str) -> None:
-        outcomes.append(await callboard.run(target, root=stage.root))
+        outcomes.append(await callboard.run(target, root=agent_runner.root))
 
     async with trio.open_nursery() as nursery, trio.open_nursery() as answering:
-        with stage.root.questions.attach(Quick(stage.root, answering)):
+        with agent_runner.root.questions.attach(Quick(agent_runner.root, answering)):
             async with trio.open_nursery() as runs:
                 for target in ["g", "bad"] * 4:
                     runs.start_soon(one, target)
@@ -224,21 +236,25 @@ async def test_runs_of_one_root_do_not_disturb_each_other(stage: Stage) -> None:
 
 
 async def test_a_graph_that_timed_out_is_finished_after_its_nodes_and_counts_their_time(
-    stage: Stage, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, mock_clock: trio.testing.MockClock
 ) -> None:
-    stage.agent("settings: {timeout: 2}\nstart: a\nnodes:\n  a: {type: llm, prompt: p, next: e}\n  e: {type: end}")
-    stage.models.script(Reply("never", hold=trio.Event()))
+    agent_runner.agent(
+        "settings: {timeout: 2}\nstart: a\nnodes:\n  a: {type: llm, prompt: p, next: e}\n  e: {type: end}"
+    )
+    agent_runner.models.script(Reply("never", hold=trio.Event()))
     async with trio.open_nursery() as nursery:
 
         async def pass_the_time() -> None:
-            await stage.models.arrived(1)
+            await agent_runner.models.arrived(1)
             mock_clock.jump(2)
 
         nursery.start_soon(pass_the_time)
-        outcome = await stage.run()
+        outcome = await agent_runner.run()
     assert outcome.exit_code == 4
-    (finished,) = [event for event in stage.events if event.kind == "graph.finished"]
-    (stopped,) = [event for event in stage.events if event.kind == "actor.stopped" and event.actor.endswith("/g/a")]
+    (finished,) = [event for event in agent_runner.events if event.kind == "graph.finished"]
+    (stopped,) = [
+        event for event in agent_runner.events if event.kind == "actor.stopped" and event.actor.endswith("/g/a")
+    ]
     assert stopped.seq < finished.seq
     assert finished.data.timing == {"a": (1, 2.0, 2.0)}
 
@@ -253,9 +269,9 @@ async def test_a_graph_that_timed_out_is_finished_after_its_nodes_and_counts_the
     ],
 )
 async def test_a_node_that_is_cancelled_from_outside_goes_where_a_failed_one_goes(
-    stage: Stage, keys: str, output: str | None
+    agent_runner: AgentRunner, keys: str, output: str | None
 ) -> None:
-    stage.agent(
+    agent_runner.agent(
         f"start: a\nnodes:\n  a: {{type: script, script: s.sh, timeout: 600, {keys}}}\n"
         '  f: {type: script, script: f.sh, next: e}\n  e: {type: end, output: "{{said}}"}',
         s="sleep 600",
@@ -264,13 +280,15 @@ async def test_a_node_that_is_cancelled_from_outside_goes_where_a_failed_one_goe
 
     def cancel(event: callboard.Event) -> None:
         if event.kind == "actor.spawned" and event.actor.endswith("/g/a/s.sh"):
-            actor = find(stage.root.kernel, event.actor.removesuffix("/s.sh"))
+            actor = find(agent_runner.root.kernel, event.actor.removesuffix("/s.sh"))
             assert actor is not None
             actor.interrupt()
 
-    with stage.root.bus.listen(cancel):
-        outcome = await stage.run()
-    (left,) = [event for event in stage.events if event.kind == "node.exited" and event.data.node == "a"] or [None]
+    with agent_runner.root.bus.listen(cancel):
+        outcome = await agent_runner.run()
+    (left,) = [event for event in agent_runner.events if event.kind == "node.exited" and event.data.node == "a"] or [
+        None
+    ]
     assert left is not None
     assert left.actor.endswith("/g/a")
     assert left.data.error == "it was cancelled"
@@ -284,7 +302,7 @@ async def test_a_node_that_is_cancelled_from_outside_goes_where_a_failed_one_goe
 async def test_a_cancelled_run_with_a_root_of_its_own_takes_that_along(fake_model: FakeModels, tmp_path: Path) -> None:
     config_dir = fake_model.config_dir(tmp_path / "config")
     home = config_dir / "agents" / "g"
-    Stage(config_dir, fake_model, callboard.Root(config_dir=config_dir)).agent(
+    AgentRunner(config_dir, fake_model, callboard.Root(config_dir=config_dir)).agent(
         "start: s\nnodes:\n  s: {type: script, script: s.sh, timeout: 600, next: e}\n  e: {type: end}",
         s=f"echo $$ > {tmp_path}/pid; sleep 600",
     )
@@ -312,19 +330,19 @@ ASKERS = "abcdefgh"
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.sample(3)
 async def test_branches_that_ask_at_once_are_answered_in_any_order_while_the_others_run(
-    stage: Stage, seed: int
+    agent_runner: AgentRunner, seed: int
 ) -> None:
     nodes = "".join(
         f"  {id}: {{type: agent, agent: kid, prompt: {id}, state_updates: {{{id}: '{{{{output}}}}'}}, next: end}}\n"
         for id in ASKERS
     )
-    stage.agent(
+    agent_runner.agent(
         "start: s\nnodes:\n"
         f"  s: {{type: script, script: s.sh, next: [{', '.join(ASKERS)}]}}\n{nodes}"
         "  end: {type: end, output: '" + "".join(f"{{{{{id}}}}}" for id in ASKERS) + "'}",
         s="echo '{}'",
     )
-    stage.agent(
+    agent_runner.agent(
         """
         start: i
         nodes:
@@ -334,13 +352,13 @@ async def test_branches_that_ask_at_once_are_answered_in_any_order_while_the_oth
         """,
         name="kid",
     )
-    stage.models.answer_with(lambda request: request.prompt.upper())
+    agent_runner.models.answer_with(lambda request: request.prompt.upper())
     chance = random.Random(seed)
     all_ask = trio.Event()
     asked: list[Question] = []
 
-    class Desk:
-        name = "desk"
+    class Answerer:
+        name = "answerer"
 
         def asked(self, question: Question) -> None:
             asked.append(question)
@@ -354,24 +372,24 @@ async def test_branches_that_ask_at_once_are_answered_in_any_order_while_the_oth
         await all_ask.wait()
         chance.shuffle(asked)
         for number, question in enumerate(asked, 1):
-            stage.root.questions.answer(question.id, question.text[0], by="desk")
+            agent_runner.root.questions.answer(question.id, question.text[0], by="desk")
             # The one that was answered runs on to its model while the others still wait.
-            await stage.models.arrived(number)
-            assert len(stage.root.questions.open) == len(ASKERS) - number
+            await agent_runner.models.arrived(number)
+            assert len(agent_runner.root.questions.open) == len(ASKERS) - number
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(answer_in_some_order)
-        with stage.root.questions.attach(Desk()):
-            outcome = await stage.run()
+        with agent_runner.root.questions.attach(Answerer()):
+            outcome = await agent_runner.run()
     assert outcome.output == ASKERS.upper()
     assert all(time.visits == 1 for time in outcome.nodes.values())
     assert sorted(outcome.order) == sorted(["s", "end", *ASKERS])
-    entered = [event.actor for event in stage.events if event.kind == "node.entered"]
+    entered = [event.actor for event in agent_runner.events if event.kind == "node.entered"]
     assert len(entered) == len(set(entered))
 
 
-async def test_wrong_and_late_answers_change_nothing(stage: Stage) -> None:
-    stage.agent(
+async def test_wrong_and_late_answers_change_nothing(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(
         'start: i\nnodes:\n  i: {type: input, question: q, state_updates: {x: "{{input}}"}, next: e}\n'
         '  e: {type: end, output: "{{x}}"}'
     )
@@ -381,15 +399,15 @@ async def test_wrong_and_late_answers_change_nothing(stage: Stage) -> None:
         name = "twice"
 
         def asked(self, question: Question) -> None:
-            desk = stage.root.questions
+            desk = agent_runner.root.questions
             for id, value in [("q0", "wrong"), (question.id, "first"), (question.id, "second")]:
                 results.append(desk.answer(id, value, by=self.name))
 
         def closed(self, question_id: str, by: str) -> None:
             pass
 
-    with stage.root.questions.attach(Twice()):
-        assert (await stage.run()).output == "first"
+    with agent_runner.root.questions.attach(Twice()):
+        assert (await agent_runner.run()).output == "first"
     assert results == [False, True, False]
 
 

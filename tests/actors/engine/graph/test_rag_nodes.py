@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.messages import fragment, has_message
 
 import callboard
@@ -35,22 +35,22 @@ def write(home: Path, **notes: str) -> Path:
     return home
 
 
-def library(stage: Stage, graph: str = GRAPH, name: str = "g") -> Path:
+def library(agent_runner: AgentRunner, graph: str = GRAPH, name: str = "g") -> Path:
     return write(
-        stage.agent(graph, name=name),
+        agent_runner.agent(graph, name=name),
         cake="# Cake\n\nA cake needs flour and eggs.\n",
         moon="# Moon\n\nThe moon is far away.\n",
     )
 
 
-async def test_a_node_finds_what_its_documents_say(knowing: Stage) -> None:
+async def test_a_node_finds_what_its_documents_say(knowing: AgentRunner) -> None:
     library(knowing)
     outcome = await knowing.run("flour eggs")
     assert outcome.output == "[Source: notes/cake.md]\n# Cake\n\nA cake needs flour and eggs.|notes/cake.md"
     assert not knowing.warnings
 
 
-async def test_the_output_is_context_sources_and_chunks(knowing: Stage) -> None:
+async def test_the_output_is_context_sources_and_chunks(knowing: AgentRunner) -> None:
     library(knowing, GRAPH.replace('"{{output}}"', '{raw: "{{output}}"}'))
     outcome = await knowing.run("flour")
     found = outcome.state["found"]
@@ -65,7 +65,7 @@ async def test_the_output_is_context_sources_and_chunks(knowing: Stage) -> None:
     assert 0 < chunk["score"] <= 1
 
 
-async def test_a_base_is_built_beside_its_agent_once(knowing: Stage) -> None:
+async def test_a_base_is_built_beside_its_agent_once(knowing: AgentRunner) -> None:
     home = library(knowing)
     await knowing.run("flour")
     await knowing.run("moon")
@@ -82,20 +82,20 @@ async def test_a_base_is_built_beside_its_agent_once(knowing: Stage) -> None:
     ]
 
 
-async def test_what_finds_nothing_is_empty(knowing: Stage) -> None:
+async def test_what_finds_nothing_is_empty(knowing: AgentRunner) -> None:
     library(knowing)
     outcome = await knowing.run("   ")
     assert (outcome.status, outcome.state["context"]) == ("done", "")
 
 
-async def test_top_k_bounds_what_is_found(knowing: Stage) -> None:
+async def test_top_k_bounds_what_is_found(knowing: AgentRunner) -> None:
     home = library(knowing, GRAPH.replace("query:", "top_k: 1\n    query:"))
     write(home, bread="Bread needs flour too.\n", pie="A pie needs flour as well.\n")
     await knowing.run("flour")
     assert [found.chunks for found in knowing.of("knowledge.retrieved")] == [1]
 
 
-async def test_a_changed_file_is_told_and_the_base_used_as_it_was(knowing: Stage) -> None:
+async def test_a_changed_file_is_told_and_the_base_used_as_it_was(knowing: AgentRunner) -> None:
     home = library(knowing)
     await knowing.run("flour")
     write(home, cake="A cake needs nothing.", rings="Saturn has rings.")
@@ -113,7 +113,7 @@ async def test_a_changed_file_is_told_and_the_base_used_as_it_was(knowing: Stage
     assert warned.node == "look"
 
 
-async def test_rebuilding_takes_what_the_files_say_now(knowing: Stage) -> None:
+async def test_rebuilding_takes_what_the_files_say_now(knowing: AgentRunner) -> None:
     home = library(knowing)
     await knowing.run("flour")
     write(home, cake="A cake needs eggs alone.")
@@ -122,7 +122,7 @@ async def test_rebuilding_takes_what_the_files_say_now(knowing: Stage) -> None:
     assert not [each for each in knowing.of("run.warning") if each.code == "knowledge_stale"]
 
 
-async def test_other_chunk_sizes_are_told(knowing: Stage) -> None:
+async def test_other_chunk_sizes_are_told(knowing: AgentRunner) -> None:
     home = library(knowing)
     await knowing.run("flour")
     (home / "graph.yaml").write_text((home / "graph.yaml").read_text().replace("query:", "chunk_size: 400\n    query:"))
@@ -133,7 +133,7 @@ async def test_other_chunk_sizes_are_told(knowing: Stage) -> None:
     )
 
 
-async def test_documents_that_can_not_be_read_are_warned_about(knowing: Stage) -> None:
+async def test_documents_that_can_not_be_read_are_warned_about(knowing: AgentRunner) -> None:
     home = library(knowing)
     (home / "notes" / "x.pdf").write_bytes(b"%PDF-no")
     assert (await knowing.run("flour")).status == "done"
@@ -141,7 +141,7 @@ async def test_documents_that_can_not_be_read_are_warned_about(knowing: Stage) -
     assert warned.message.startswith("rag node 'look' of 'g': 1 of the documents could not be read: notes/x.pdf (")
 
 
-async def test_a_typo_in_documents_ends_the_run_and_leaves_no_base(knowing: Stage) -> None:
+async def test_a_typo_in_documents_ends_the_run_and_leaves_no_base(knowing: AgentRunner) -> None:
     home = library(knowing, GRAPH.replace("./notes/", "./nodes/"))
     outcome = await knowing.run("flour")
     assert (outcome.status, outcome.exit_code) == ("failed", 3)
@@ -149,7 +149,7 @@ async def test_a_typo_in_documents_ends_the_run_and_leaves_no_base(knowing: Stag
     assert not (home / "look.kb").exists()
 
 
-async def test_a_failed_lookup_names_the_node(knowing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_lookup_names_the_node(knowing: AgentRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise UpstreamError("no route to the model")
 
@@ -160,7 +160,9 @@ async def test_a_failed_lookup_names_the_node(knowing: Stage, monkeypatch: pytes
     assert outcome.exit_code == UpstreamError.exit_code
 
 
-async def test_a_lookup_that_takes_too_long_names_the_node(knowing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lookup_that_takes_too_long_names_the_node(
+    knowing: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def slow(*_: object, **__: object) -> None:
         await trio.sleep_forever()
 
@@ -171,7 +173,7 @@ async def test_a_lookup_that_takes_too_long_names_the_node(knowing: Stage, monke
 
 
 async def test_an_agent_that_can_not_be_written_to_has_its_bases_in_the_cache(
-    knowing: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    knowing: AgentRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = library(knowing)
     access = os.access
@@ -182,7 +184,7 @@ async def test_an_agent_that_can_not_be_written_to_has_its_bases_in_the_cache(
     assert not (home / "look.kb").exists()
 
 
-async def test_a_child_graph_has_its_own_bases(knowing: Stage) -> None:
+async def test_a_child_graph_has_its_own_bases(knowing: AgentRunner) -> None:
     library(knowing, name="kid")
     parent = knowing.agent(
         "start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: '{{initial_prompt}}', next: e,"
@@ -193,7 +195,7 @@ async def test_a_child_graph_has_its_own_bases(knowing: Stage) -> None:
     assert (parent.parent / "kid" / "look.kb").is_dir()
 
 
-async def test_a_map_of_lookups_sees_to_the_base_once(knowing: Stage) -> None:
+async def test_a_map_of_lookups_sees_to_the_base_once(knowing: AgentRunner) -> None:
     library(
         knowing,
         """
@@ -214,21 +216,21 @@ async def test_a_map_of_lookups_sees_to_the_base_once(knowing: Stage) -> None:
 
 
 @pytest.mark.parametrize("key", ["driver: duckdb", "graph_hops: 2", "extractor_model: a:b", "extractor_prompt: x"])
-async def test_keys_of_later_lokis_are_warned_about(stage: Stage, key: str) -> None:
-    home = library(stage, GRAPH.replace("query:", f"{key}\n    query:"))
+async def test_keys_of_later_lokis_are_warned_about(agent_runner: AgentRunner, key: str) -> None:
+    home = library(agent_runner, GRAPH.replace("query:", f"{key}\n    query:"))
     [problem] = callboard.validate(home)
     assert (problem.severity, problem.code) == ("warning", "ignored_key")
     assert problem.key == f"nodes.look.{key.split(':')[0]}"
 
 
 @pytest.mark.parametrize(("compat", "severity"), [("standard", "error"), ("loki", "warning")])
-async def test_an_overlap_as_long_as_the_chunks_is_wrong(stage: Stage, compat: str, severity: str) -> None:
-    home = library(stage, GRAPH.replace("query:", "chunk_size: 10\n    chunk_overlap: 10\n    query:"))
+async def test_an_overlap_as_long_as_the_chunks_is_wrong(agent_runner: AgentRunner, compat: str, severity: str) -> None:
+    home = library(agent_runner, GRAPH.replace("query:", "chunk_size: 10\n    chunk_overlap: 10\n    query:"))
     [problem] = callboard.validate(home, compat=compat)
     assert (problem.severity, problem.code) == (severity, "bad_overlap")
 
 
-async def test_an_overlap_as_long_as_the_chunks_ends_the_run(knowing: Stage) -> None:
+async def test_an_overlap_as_long_as_the_chunks_ends_the_run(knowing: AgentRunner) -> None:
     library(knowing, GRAPH.replace("query:", "chunk_size: 10\n    chunk_overlap: 10\n    query:"))
     outcome = await knowing.run("flour", compat="loki", yes=True)
     assert has_message(

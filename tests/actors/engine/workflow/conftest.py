@@ -9,16 +9,16 @@ import pytest
 from support.fake_models import FakeModels
 from support.tiny_weights import WORDS, put_weights
 from support.workflow_agents import Agents
-from support.workflow_run import House, Naps, a_house
+from support.workflow_run import Naps, WorkflowRunner, open_workflow_runner
 
 import callboard
 from callboard.actors.engine.workflow.nodes import custom
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    """See `House`."""
-    async with a_house(tmp_path) as found:
+async def workflow_runner(tmp_path: Path) -> AsyncIterator[WorkflowRunner]:
+    """See `WorkflowRunner`."""
+    async with open_workflow_runner(tmp_path) as found:
         yield found
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support.fake_models import Reply
 from support.workflow_agents import Agents
-from support.workflow_driver import Delivered, Notice, Stage, structure, workflow
+from support.workflow_driver import Delivered, Notice, WorkflowDriver, structure, workflow
 from support.workflow_guide import EXAMPLES, example
 
 from callboard.protocol.workflow import read_workflow
@@ -212,7 +212,7 @@ graph:
             for message in notice.messages:
                 queue.remove(message.text)
 
-    result = Stage(tell=hear).run(structure(found))
+    result = WorkflowDriver(tell=hear).run(structure(found))
     assert states == [
         ["entry_normal"],
         ["entry_normal", "entry_keep"],
@@ -224,6 +224,6 @@ graph:
 
 def test_kept_instructions_survive_what_the_user_clears() -> None:
     text = example("4.1 preserve system instructions").replace("type: passthrough", "type: human")
-    stage = Stage(answers=["Be kind.", "Hello.", "done"])
-    stage.run(structure(workflow(text)))
-    assert [message.text for message in stage.inputs[-1][1]] == ["Be kind.", "Hello."]
+    workflow_driver = WorkflowDriver(answers=["Be kind.", "Hello.", "done"])
+    workflow_driver.run(structure(workflow(text)))
+    assert [message.text for message in workflow_driver.inputs[-1][1]] == ["Be kind.", "Hello."]

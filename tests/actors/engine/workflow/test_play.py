@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 from support.messages import has_message
-from support.workflow_driver import KNOWN, Stage
-from support.workflow_run import House, Naps, chained, fanned_out, mapped, written
+from support.workflow_driver import KNOWN, WorkflowDriver
+from support.workflow_run import Naps, WorkflowRunner, chained, fanned_out, mapped, written
 from trio.testing import MockClock
 
 from callboard.actors.engine.workflow import decider, run
@@ -29,18 +29,18 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def stub(monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stub(monkeypatch: pytest.MonkeyPatch) -> WorkflowDriver:
     """Agents are played by the stage's stub provider."""
-    stage = Stage()
+    workflow_driver = WorkflowDriver()
 
     async def run_stub(me: Any, job: Job) -> Any:
         assert isinstance(job.node.config, AgentConfig)
-        machine = type("B", (), {"structure": type("S", (), {"graph": stage.graph})})
-        return stage._agent(machine, job.firing, job.node.config, job.unit)
+        machine = type("B", (), {"structure": type("S", (), {"graph": workflow_driver.graph})})
+        return workflow_driver._agent(machine, job.firing, job.node.config, job.unit)
 
     monkeypatch.setitem(run.CODE, AgentConfig, run_stub)
     monkeypatch.setattr(run, "GraphResources", Nothing)
-    return stage
+    return workflow_driver
 
 
 class Nothing:
@@ -57,11 +57,13 @@ class Nothing:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_a_recorded_run_is_repeated_by_actors(name: str, house: House, stub: Stage) -> None:
+async def test_a_recorded_run_is_repeated_by_actors(
+    name: str, workflow_runner: WorkflowRunner, stub: WorkflowDriver
+) -> None:
     case, expected = CASES[name], CASES[name]["expected"]
-    plan = written(house.directory, case["yaml"], "devall", KNOWN)
+    plan = written(workflow_runner.directory, case["yaml"], "devall", KNOWN)
     stub.graph = plan.workflow.graph
-    result = await house.run(plan, case["task_prompt"], answers=case["human_answers"])
+    result = await workflow_runner.run(plan, case["task_prompt"], answers=case["human_answers"])
     assert result.error is None
     assert result.output == expected["final"]
     assert [[m.role, m.text] for m in result.final_messages][: len(expected["final_messages"])] == expected[
@@ -86,20 +88,24 @@ CHAIN = """
 
 
 async def test_a_node_that_is_done_at_once_is_told_like_any_other(
-    autojump_clock: MockClock, house: House, naps: Naps
+    autojump_clock: MockClock, workflow_runner: WorkflowRunner, naps: Naps
 ) -> None:
-    result = await house.run(written(house.directory, CHAIN, known=naps.known))
-    told = [(event.actor, event.data.node) for event in house.events if event.kind == "node.entered"]
+    result = await workflow_runner.run(written(workflow_runner.directory, CHAIN, known=naps.known))
+    told = [(event.actor, event.data.node) for event in workflow_runner.events if event.kind == "node.entered"]
     assert told == [("/run-1", "A"), ("/run-1/B", "B"), ("/run-1", "C")]
-    assert [(data.node, data.next) for data in house.of("node.exited")] == [("A", ["B"]), ("B", ["C"]), ("C", [])]
-    assert house.of("graph.finished")[0].timing["B"][1] == 2.0
+    assert [(data.node, data.next) for data in workflow_runner.of("node.exited")] == [
+        ("A", ["B"]),
+        ("B", ["C"]),
+        ("C", []),
+    ]
+    assert workflow_runner.of("graph.finished")[0].timing["B"][1] == 2.0
     assert result.nodes["B"].seconds == 2.0
     assert result.output == "B napped"
 
 
-async def test_a_node_that_comes_again_is_another_actor(house: House) -> None:
+async def test_a_node_that_comes_again_is_another_actor(workflow_runner: WorkflowRunner) -> None:
     plan = written(
-        house.directory,
+        workflow_runner.directory,
         """
         graph:
           start: [H]
@@ -111,16 +117,16 @@ async def test_a_node_that_comes_again_is_another_actor(house: House) -> None:
             - {from: H, to: End, condition: {type: keyword, config: {any: [stop]}}}
         """,
     )
-    await house.run(plan, answers=["more", "more", "stop"])
-    asked = [event.actor for event in house.events if event.kind == "question.asked"]
+    await workflow_runner.run(plan, answers=["more", "more", "stop"])
+    asked = [event.actor for event in workflow_runner.events if event.kind == "question.asked"]
     assert asked == ["/run-1/H", "/run-1/H#2", "/run-1/H#3"]
 
 
 async def test_cycles_of_one_layer_go_round_each_at_its_own_pace(
-    autojump_clock: MockClock, house: House, naps: Naps
+    autojump_clock: MockClock, workflow_runner: WorkflowRunner, naps: Naps
 ) -> None:
     plan = written(
-        house.directory,
+        workflow_runner.directory,
         """
         graph:
           start: [Quick, Slow]
@@ -134,33 +140,34 @@ async def test_cycles_of_one_layer_go_round_each_at_its_own_pace(
         "devall",
         naps.known,
     )
-    await house.run(plan)
+    await workflow_runner.run(plan)
     assert sorted(naps.begun[:2]) == [("Quick", 0), ("Slow", 0)]
     assert naps.begun[2:] == [("Quick", 1), ("Quick", 2), ("Slow", 10), ("Slow", 20)]
 
 
 async def test_units_of_a_map_run_as_many_at_once_as_the_edge_says(
-    autojump_clock: MockClock, house: House, naps: Naps
+    autojump_clock: MockClock, workflow_runner: WorkflowRunner, naps: Naps
 ) -> None:
     began = trio.current_time()
-    result = await house.run(mapped(house.directory, units=500, at_once=100, seconds=1))
+    result = await workflow_runner.run(mapped(workflow_runner.directory, units=500, at_once=100, seconds=1))
     assert trio.current_time() - began == pytest.approx(5.0)
     assert result.order == ["S", "M"]
     assert len(result.outputs["M"]) == 500
-    assert {data.item for data in house.of("node.exited") if data.item is not None} == set(range(500))
+    assert {data.item for data in workflow_runner.of("node.exited") if data.item is not None} == set(range(500))
     assert result.nodes["M"].visits == 1
 
 
 # --- people -----------------------------------------------------------------------------------------------
 
 
-async def test_people_are_asked_in_the_order_of_the_file(house: House) -> None:
+async def test_people_are_asked_in_the_order_of_the_file(workflow_runner: WorkflowRunner) -> None:
     ids = [f"H{i}" for i in range(20)]
     nodes = "\n".join(f"        - {{id: {id}, type: human, config: {{}}}}" for id in ids)
     plan = written(
-        house.directory, f"\n    graph:\n      start: [{', '.join(ids)}]\n      end: [H0]\n      nodes:\n{nodes}\n"
+        workflow_runner.directory,
+        f"\n    graph:\n      start: [{', '.join(ids)}]\n      end: [H0]\n      nodes:\n{nodes}\n",
     )
-    result = await house.run(plan, answers=ids)
+    result = await workflow_runner.run(plan, answers=ids)
     assert {id: said[0].text for id, said in result.outputs.items()} == {id: id for id in ids}
 
 
@@ -184,13 +191,13 @@ NESTED = """
 """
 
 
-async def test_a_question_from_a_subgraph_reaches_the_root(house: House) -> None:
-    clerk = house.clerk()
-    ref = house.start(written(house.directory, NESTED))
+async def test_a_question_from_a_subgraph_reaches_the_root(workflow_runner: WorkflowRunner) -> None:
+    clerk = workflow_runner.clerk()
+    ref = workflow_runner.start(written(workflow_runner.directory, NESTED))
     question = await clerk.next()
     assert (question.actor, question.node) == ("/run-1/Team/Boss", "Boss")
     assert question.text == "What now?\n\n=== INPUT FROM In (user) ===\n\nhello"
-    house.root.questions.answer(question.id, "go", by="test")
+    workflow_runner.root.questions.answer(question.id, "go", by="test")
     result = (await ref.wait()).value
     assert result.output == "go"
     assert result.order == ["A", "Team", "In", "Boss"]
@@ -202,20 +209,25 @@ async def test_a_question_from_a_subgraph_reaches_the_root(house: House) -> None
     }
 
 
-async def test_a_cancelled_run_leaves_nobody_in_its_subgraphs_and_keeps_what_was_said(house: House) -> None:
-    clerk = house.clerk()
-    ref = house.start(written(house.directory, NESTED))
+async def test_a_cancelled_run_leaves_nobody_in_its_subgraphs_and_keeps_what_was_said(
+    workflow_runner: WorkflowRunner,
+) -> None:
+    clerk = workflow_runner.clerk()
+    ref = workflow_runner.start(written(workflow_runner.directory, NESTED))
     await clerk.next()
     ref.cancel()
     assert (await ref.wait()).reason == "cancelled"
-    assert house.root.actor.child_count == 0
-    assert {id: said[0].text for id, said in house.result.outputs.items()} == {"A": "hello", "Team/In": "hello"}
-    assert house.result.order == ["A", "Team", "In", "Boss"]
+    assert workflow_runner.root.actor.child_count == 0
+    assert {id: said[0].text for id, said in workflow_runner.result.outputs.items()} == {
+        "A": "hello",
+        "Team/In": "hello",
+    }
+    assert workflow_runner.result.order == ["A", "Team", "In", "Boss"]
     assert not clerk.open
 
 
-async def test_a_run_whose_person_is_not_there_fails_and_says_where(house: House) -> None:
-    result = await house.run(written(house.directory, NESTED))
+async def test_a_run_whose_person_is_not_there_fails_and_says_where(workflow_runner: WorkflowRunner) -> None:
+    result = await workflow_runner.run(written(workflow_runner.directory, NESTED))
     assert isinstance(result.error, NobodyToAsk)
     assert result.error.node == "Boss"
     assert result.outputs["A"][0].text == "hello"
@@ -225,10 +237,10 @@ async def test_a_run_whose_person_is_not_there_fails_and_says_where(house: House
 
 
 async def test_a_failing_node_lets_its_layer_finish_and_ends_the_run(
-    autojump_clock: MockClock, house: House, naps: Naps
+    autojump_clock: MockClock, workflow_runner: WorkflowRunner, naps: Naps
 ) -> None:
     plan = written(
-        house.directory,
+        workflow_runner.directory,
         """
         graph:
           start: [Bad, Good]
@@ -241,30 +253,30 @@ async def test_a_failing_node_lets_its_layer_finish_and_ends_the_run(
         """,
         known=naps.known,
     )
-    result = await house.run(plan)
+    result = await workflow_runner.run(plan)
     assert str(result.error) == "no bed"
     assert result.error is not None
     assert result.error.node == "Bad"
     assert result.order == ["Bad", "Good"]
     assert result.output == "Good napped"
-    assert house.of("node.exited")[0].error == "no bed"
+    assert workflow_runner.of("node.exited")[0].error == "no bed"
 
 
-async def test_a_failure_that_is_tolerated_is_what_the_node_says(house: House, naps: Naps) -> None:
+async def test_a_failure_that_is_tolerated_is_what_the_node_says(workflow_runner: WorkflowRunner, naps: Naps) -> None:
     text = CHAIN.replace("type: nap, config: {seconds: 2}", "type: nap, on_error: continue, config: {fails: no bed}")
-    result = await house.run(written(house.directory, text, known=naps.known))
+    result = await workflow_runner.run(written(workflow_runner.directory, text, known=naps.known))
     assert result.error is None
     assert result.output.startswith("'B' failed: no bed")
 
 
-async def test_a_bug_in_a_nodes_code_costs_the_node_and_says_so(house: House, naps: Naps) -> None:
+async def test_a_bug_in_a_nodes_code_costs_the_node_and_says_so(workflow_runner: WorkflowRunner, naps: Naps) -> None:
     text = CHAIN.replace("{seconds: 2}", "{seconds: soon}")
-    result = await house.run(written(house.directory, text, known=naps.known))
+    result = await workflow_runner.run(written(workflow_runner.directory, text, known=naps.known))
     assert isinstance(result.error, NodeFailed)
     assert "TypeError" in str(result.error)
 
 
-async def test_what_the_author_should_know_is_a_warning_of_the_run(house: House, naps: Naps) -> None:
+async def test_what_the_author_should_know_is_a_warning_of_the_run(workflow_runner: WorkflowRunner, naps: Naps) -> None:
     text = """
         graph:
           start: [A]
@@ -273,8 +285,8 @@ async def test_what_the_author_should_know_is_a_warning_of_the_run(house: House,
           nodes: [{id: A, type: literal, config: {content: x}}]
           edges: [{from: A, to: A}]
     """
-    await house.run(written(house.directory, text, "devall"))
-    assert [data.code for data in house.of("run.warning")] == ["max_iterations"]
+    await workflow_runner.run(written(workflow_runner.directory, text, "devall"))
+    assert [data.code for data in workflow_runner.of("run.warning")] == ["max_iterations"]
 
 
 TWO = """
@@ -303,10 +315,10 @@ DROP = "process: {type: regex_extract, config: {pattern: zzz, on_no_match: drop}
     ],
 )
 async def test_a_run_that_does_not_reach_its_end_warns_that_its_output_is_empty(
-    house: House, end: str, node: str, edge: str, codes: list[str]
+    workflow_runner: WorkflowRunner, end: str, node: str, edge: str, codes: list[str]
 ) -> None:
-    result = await house.run(written(house.directory, TWO % (end, node, edge)))
-    warnings = house.of("run.warning")
+    result = await workflow_runner.run(written(workflow_runner.directory, TWO % (end, node, edge)))
+    warnings = workflow_runner.of("run.warning")
     assert (result.error, [data.code for data in warnings]) == (None, codes)
     assert all("from 'A' to 'B'" in data.message for data in warnings)
 
@@ -325,12 +337,12 @@ def with_a_person(edge: str = "", on_error: str = "continue") -> str:
     """
 
 
-async def cancelled(house: House, yaml: str, path: str = "/run-1/A") -> WorkflowResult:
+async def cancelled(workflow_runner: WorkflowRunner, yaml: str, path: str = "/run-1/A") -> WorkflowResult:
     """How a run ends if the actor of a node that waits for a person is cancelled."""
-    clerk = house.clerk()
-    ref = house.start(written(house.directory, yaml))
+    clerk = workflow_runner.clerk()
+    ref = workflow_runner.start(written(workflow_runner.directory, yaml))
     await clerk.next()
-    actor = find(house.root, path)
+    actor = find(workflow_runner.root, path)
     assert actor is not None
     actor.interrupt()
     result: WorkflowResult = (await ref.wait()).value
@@ -339,31 +351,35 @@ async def cancelled(house: House, yaml: str, path: str = "/run-1/A") -> Workflow
 
 
 @pytest.mark.parametrize("edge", ["", ", condition: {type: regex, config: {pattern: cancelled}}"])
-async def test_a_node_that_is_cancelled_goes_on_with_that_if_its_errors_are_tolerated(house: House, edge: str) -> None:
-    result = await cancelled(house, with_a_person(edge))
+async def test_a_node_that_is_cancelled_goes_on_with_that_if_its_errors_are_tolerated(
+    workflow_runner: WorkflowRunner, edge: str
+) -> None:
+    result = await cancelled(workflow_runner, with_a_person(edge))
     assert result.error is None
     assert result.order == ["A", "Z"]
     assert result.output.startswith("'A' failed: it was cancelled")
-    told = [(event.kind, event.actor) for event in house.events if getattr(event.data, "node", "") == "A"]
+    told = [(event.kind, event.actor) for event in workflow_runner.events if getattr(event.data, "node", "") == "A"]
     assert [each for each in told if each[0].startswith("node.")] == [
         ("node.entered", "/run-1/A"),
         ("node.exited", "/run-1/A"),
     ]
-    assert house.of("node.exited")[0].next == ["Z"]
+    assert workflow_runner.of("node.exited")[0].next == ["Z"]
     assert result.nodes["A"].visits == 1
 
 
-async def test_a_node_that_is_cancelled_fails_the_run_otherwise(house: House) -> None:
-    result = await cancelled(house, with_a_person(on_error="fail"))
+async def test_a_node_that_is_cancelled_fails_the_run_otherwise(workflow_runner: WorkflowRunner) -> None:
+    result = await cancelled(workflow_runner, with_a_person(on_error="fail"))
     assert str(result.error) == "it was cancelled"
     assert result.error is not None
     assert result.error.node == "A"
     assert result.order == ["A"]
-    assert [(data.node, data.error) for data in house.of("node.exited")] == [("A", "it was cancelled")]
+    assert [(data.node, data.error) for data in workflow_runner.of("node.exited")] == [("A", "it was cancelled")]
 
 
-async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_is_kept(house: House) -> None:
-    clerk = house.clerk()
+async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_is_kept(
+    workflow_runner: WorkflowRunner,
+) -> None:
+    clerk = workflow_runner.clerk()
     yaml = """
         graph:
           start: [S]
@@ -372,10 +388,10 @@ async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_
             - {id: H, type: human, config: {}}
           edges: [{from: S, to: H, dynamic: {type: map, config: {split_type: lines}}}]
     """
-    ref = house.start(written(house.directory, yaml))
+    ref = workflow_runner.start(written(workflow_runner.directory, yaml))
     first, second = sorted([await clerk.next(), await clerk.next()], key=lambda question: question.actor)
-    house.root.questions.answer(first.id, "yes", by="test")
-    actor = find(house.root, second.actor)
+    workflow_runner.root.questions.answer(first.id, "yes", by="test")
+    actor = find(workflow_runner.root, second.actor)
     assert actor is not None
     actor.interrupt()
     result: WorkflowResult = (await ref.wait()).value
@@ -386,9 +402,11 @@ async def test_a_unit_that_is_cancelled_fails_its_node_and_what_the_others_said_
 # --- node types of plugins --------------------------------------------------------------------------------
 
 
-async def test_a_plugin_that_gives_something_else_back_is_told_what_is_wanted(house: House, naps: Naps) -> None:
+async def test_a_plugin_that_gives_something_else_back_is_told_what_is_wanted(
+    workflow_runner: WorkflowRunner, naps: Naps
+) -> None:
     text = CHAIN.replace("{seconds: 2}", "{gives: 5}")
-    result = await house.run(written(house.directory, text, known=naps.known))
+    result = await workflow_runner.run(written(workflow_runner.directory, text, known=naps.known))
     assert has_message(str(result.error), "engine.workflow.nodes.custom._run_custom", said=5)
 
 
@@ -404,7 +422,7 @@ async def siesta(me, job):
 
 
 async def test_a_package_brings_a_type_of_nodes_by_an_entry_point(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workflow_runner: WorkflowRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = tmp_path / "callboard_siesta-1.0.dist-info"
     info.mkdir()
@@ -416,14 +434,18 @@ async def test_a_package_brings_a_type_of_nodes_by_an_entry_point(
     try:
         known = Known(node_types=frozenset(custom.node_types()))
         text = CHAIN.replace("type: nap, config: {seconds: 2}", "type: siesta, config: {hours: 3}")
-        assert (await house.run(written(house.directory, text, known=known))).output == "3 h after hello"
+        assert (
+            await workflow_runner.run(written(workflow_runner.directory, text, known=known))
+        ).output == "3 h after hello"
     finally:
         custom.node_types.cache_clear()
 
 
-async def test_a_node_of_a_type_that_nobody_brings_is_a_mistake_of_the_graph(house: House) -> None:
+async def test_a_node_of_a_type_that_nobody_brings_is_a_mistake_of_the_graph(workflow_runner: WorkflowRunner) -> None:
     text = CHAIN.replace("nap", "siesta")
-    result = await house.run(written(house.directory, text, known=Known(node_types=frozenset({"siesta"}))))
+    result = await workflow_runner.run(
+        written(workflow_runner.directory, text, known=Known(node_types=frozenset({"siesta"})))
+    )
     assert isinstance(result.error, GraphMistake)
     assert has_message(str(result.error), "engine.workflow.nodes.custom._code", type="siesta")
 
@@ -434,15 +456,15 @@ async def test_a_node_of_a_type_that_nobody_brings_is_a_mistake_of_the_graph(hou
 @pytest.mark.parametrize("length", [3_000, pytest.param(10_000, marks=pytest.mark.soak)])  # Python recurses to 1,000
 @pytest.mark.parametrize("kind", ["passthrough", "nap"])
 @pytest.mark.sample(1)
-async def test_thousands_of_nodes_in_a_row(kind: str, length: int, house: House, naps: Naps) -> None:
-    plan = chained(house.directory, length, kind)
-    result = await house.run(plan)
+async def test_thousands_of_nodes_in_a_row(kind: str, length: int, workflow_runner: WorkflowRunner, naps: Naps) -> None:
+    plan = chained(workflow_runner.directory, length, kind)
+    result = await workflow_runner.run(plan)
     assert result.error is None
     assert result.order == [f"N{i}" for i in range(length)]
 
 
-async def test_nodes_that_are_done_at_once_let_others_have_their_turn(house: House) -> None:
-    ref = house.start(chained(house.directory, 20 * decider.TURN, "passthrough"))
+async def test_nodes_that_are_done_at_once_let_others_have_their_turn(workflow_runner: WorkflowRunner) -> None:
+    ref = workflow_runner.start(chained(workflow_runner.directory, 20 * decider.TURN, "passthrough"))
     turns = 0
     while ref.alive:
         await trio.lowlevel.checkpoint()
@@ -451,28 +473,28 @@ async def test_nodes_that_are_done_at_once_let_others_have_their_turn(house: Hou
 
 
 @pytest.mark.parametrize("kind", ["passthrough", "nap"])
-async def test_a_thousand_nodes_at_once(kind: str, house: House, naps: Naps) -> None:
-    plan = fanned_out(house.directory, 1_000, kind)
-    result = await house.run(plan)
+async def test_a_thousand_nodes_at_once(kind: str, workflow_runner: WorkflowRunner, naps: Naps) -> None:
+    plan = fanned_out(workflow_runner.directory, 1_000, kind)
+    result = await workflow_runner.run(plan)
     assert result.error is None
     assert len(result.order) == 1_002
     assert len(result.outputs["End"]) == 1
 
 
-async def test_a_hundred_runs_wait_for_people_and_all_are_asked(house: House) -> None:
-    clerk = house.clerk()
-    plan = written(house.directory, NESTED)
-    refs = [house.start(plan, name=f"run-{i}") for i in range(100)]
+async def test_a_hundred_runs_wait_for_people_and_all_are_asked(workflow_runner: WorkflowRunner) -> None:
+    clerk = workflow_runner.clerk()
+    plan = written(workflow_runner.directory, NESTED)
+    refs = [workflow_runner.start(plan, name=f"run-{i}") for i in range(100)]
     questions = [await clerk.next() for _ in refs]
     for question in reversed(questions):
-        house.root.questions.answer(question.id, f"to {question.run}", by="test")
+        workflow_runner.root.questions.answer(question.id, f"to {question.run}", by="test")
     results = [(await ref.wait()).value for ref in refs]
     assert [result.output for result in results] == [f"to run-{i}" for i in range(100)]
 
 
 @pytest.mark.parametrize(("level", "summed", "warned"), [("INFO", 1, 1), ("WARNING", 0, 1), ("ERROR", 0, 0)])
 async def test_log_level_leaves_out_what_is_below_it(
-    house: House, caplog: pytest.LogCaptureFixture, level: str, summed: int, warned: int
+    workflow_runner: WorkflowRunner, caplog: pytest.LogCaptureFixture, level: str, summed: int, warned: int
 ) -> None:
     looping = f"""
     graph:
@@ -484,6 +506,6 @@ async def test_log_level_leaves_out_what_is_below_it(
       edges: [{{from: A, to: B}}, {{from: B, to: A}}]
     """
     caplog.set_level("INFO", "callboard.graph")
-    await house.run(written(house.directory, looping, "devall"))
+    await workflow_runner.run(written(workflow_runner.directory, looping, "devall"))
     assert caplog.text.count("performance summary") == summed
-    assert len(house.of("run.warning")) == warned
+    assert len(workflow_runner.of("run.warning")) == warned

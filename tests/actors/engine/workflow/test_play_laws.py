@@ -13,7 +13,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.workflow_run import Naps, a_house, written
+from support.workflow_run import Naps, open_workflow_runner, written
 from trio.testing import MockClock
 
 from callboard.actors.engine.workflow.nodes import custom
@@ -48,15 +48,15 @@ NAPPING = mock.patch.object(custom, "node_types", return_value={"nap": Naps()})
 async def played(text: str, cancel_after: float | None = None) -> WorkflowResult:
     """How it ends, with nobody left."""
     with tempfile.TemporaryDirectory() as directory, NAPPING:
-        async with a_house(Path(directory)) as house:
+        async with open_workflow_runner(Path(directory)) as workflow_runner:
             plan = written(Path(directory), text, "devall", Naps.known)
-            ref = house.start(plan)
+            ref = workflow_runner.start(plan)
             with trio.move_on_after(float("inf") if cancel_after is None else cancel_after):
                 await ref.wait()
             ref.cancel()
             await ref.wait()
-            assert house.root.actor.child_count == 0
-            return house.result
+            assert workflow_runner.root.actor.child_count == 0
+            return workflow_runner.result
 
 
 def run(text: str, cancel_after: float | None = None) -> WorkflowResult:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.second_decider import twins
 from support.workflow_graphs import graphs
-from support.workflow_run import a_house
+from support.workflow_run import open_workflow_runner
 from trio.testing import MockClock
 
 from callboard.actors.engine.workflow.job import Job
@@ -87,19 +87,19 @@ async def played(graph: Graph, rules: WorkflowRules, moments: list[int]) -> Work
             structure=Structure(graph, rules),
             named=EdgeFunctionFiles(),
         )
-        async with a_house(Path(directory)) as house:
-            ref = house.start(plan)
+        async with open_workflow_runner(Path(directory)) as workflow_runner:
+            ref = workflow_runner.start(plan)
             for moment in sorted(moments):
                 with trio.move_on_at(moment + 0.5):
                     await ref.wait()
-                for event in reversed(house.events):
-                    actor = find(house.root, event.actor)
+                for event in reversed(workflow_runner.events):
+                    actor = find(workflow_runner.root, event.actor)
                     if event.kind == "node.entered" and event.actor != "/run-1" and actor is not None:
                         actor.interrupt()
                         break
             end = await ref.wait()
             assert end.error is None
-            return house.result
+            return workflow_runner.result
 
 
 @LENGTHS

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from support.access_server import town
+from support.access_server import access_server
 
-__all__ = ["town"]
+__all__ = ["access_server"]

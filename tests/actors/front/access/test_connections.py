@@ -11,7 +11,7 @@ import httpx
 import pytest
 import trio
 from support.access_keys import AUDIENCE, HOST, ISSUER, LOCAL_TOKEN, Signer, access_for, made_key, showing
-from support.access_server import USER, Town, started, town_of
+from support.access_server import USER, AccessServer, open_access_server, started
 from support.http_server import SOON, Serve
 from support.waiting import until
 from trio_websocket import (
@@ -32,45 +32,47 @@ from callboard.protocol.settings.api import ApiLimits, ApiSettings, Auth, Jwt
 PEER = "203.0.113.9"
 
 
-def connect(town: Town, who: str) -> Any:
+def connect(access_server: AccessServer, who: str) -> Any:
     """A websocket of this caller's."""
-    headers = [(b"authorization", f"Bearer {town.keys[who]}".encode())]
-    return open_websocket_url(f"ws://127.0.0.1:{town.house.port}/ws", extra_headers=headers)
+    headers = [(b"authorization", f"Bearer {access_server.keys[who]}".encode())]
+    return open_websocket_url(f"ws://127.0.0.1:{access_server.api_server.port}/ws", extra_headers=headers)
 
 
-def without(town: Town, who: str) -> None:
+def without(access_server: AccessServer, who: str) -> None:
     """Take a caller's key out of the configuration, and have the server read it."""
-    file = town.config / "config.yaml"
+    file = access_server.config / "config.yaml"
     said = json.loads(file.read_text())
     said["api"]["auth"]["keys"] = [key for key in said["api"]["auth"]["keys"] if key["subject"] != who]
     file.write_text(json.dumps(said))
-    town.house.server.hang_up()
+    access_server.api_server.server.hang_up()
 
 
-async def test_a_websocket_ends_when_its_key_is_taken_away_and_what_it_has_started_goes_on(town: Town) -> None:
-    run = await started(town)
-    async with connect(town, "alice") as alice, connect(town, "bob") as bob:
-        without(town, "alice")
+async def test_a_websocket_ends_when_its_key_is_taken_away_and_what_it_has_started_goes_on(
+    access_server: AccessServer,
+) -> None:
+    run = await started(access_server)
+    async with connect(access_server, "alice") as alice, connect(access_server, "bob") as bob:
+        without(access_server, "alice")
         with trio.fail_after(SOON):
             with pytest.raises(ConnectionClosed) as closed:
                 await alice.get_message()
             assert closed.value.reason.code == 1008
             await bob.send_message('{"jsonrpc":"2.0","id":1,"method":"_server/info","params":{}}')
             assert "bob" in await bob.get_message()
-    assert (await town.house.get(f"/v1/runs/{run}"))["status"] in ("running", "waiting")
+    assert (await access_server.api_server.get(f"/v1/runs/{run}"))["status"] in ("running", "waiting")
 
 
-async def test_a_stream_of_events_ends_when_its_key_is_taken_away(town: Town) -> None:
-    run = await started(town)
-    async with town.http("alice") as http:
+async def test_a_stream_of_events_ends_when_its_key_is_taken_away(access_server: AccessServer) -> None:
+    run = await started(access_server)
+    async with access_server.http("alice") as http:
         stream = http.stream("GET", f"/v1/runs/{run}/events", headers={"accept": "text/event-stream"})
         async with stream as response:
             pieces = response.aiter_raw()
             assert await anext(pieces)
-            without(town, "alice")
+            without(access_server, "alice")
             with trio.fail_after(SOON), pytest.raises(httpx.RemoteProtocolError):
                 [piece async for piece in pieces]
-    assert await town.status("alice", "GET", "/v1/runs") == 401
+    assert await access_server.status("alice", "GET", "/v1/runs") == 401
 
 
 async def test_a_key_whose_hash_was_exchanged_is_another_key() -> None:
@@ -130,20 +132,20 @@ async def test_a_subject_has_only_so_many_websockets_and_the_user_of_the_server_
     serve: Serve, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     limits = {"websockets_per_subject": 3}
-    async with town_of(serve, tmp_path, {"alice": USER, "bob": USER}, limits=limits) as town:
-        first, *_ = [await opened(nursery, town, "alice") for _ in range(3)]
+    async with open_access_server(serve, tmp_path, {"alice": USER, "bob": USER}, limits=limits) as access_server:
+        first, *_ = [await opened(nursery, access_server, "alice") for _ in range(3)]
         with pytest.raises(ConnectionRejected) as refused:
-            async with connect(town, "alice"):
+            async with connect(access_server, "alice"):
                 pass
         assert refused.value.status_code == 503
         assert b"saturated" in (refused.value.body or b"")
         for who in ("bob", *["local"] * 6):
-            await opened(nursery, town, who)
+            await opened(nursery, access_server, who)
         await first.aclose()
         with trio.fail_after(SOON):
             while True:
                 with suppress(ConnectionRejected):
-                    async with connect(town, "alice"):
+                    async with connect(access_server, "alice"):
                         break
                 await trio.sleep(0.01)
 
@@ -154,30 +156,34 @@ async def test_who_knocks_many_times_at_once_gets_no_more_websockets_than_one_by
     answers: list[bytes] = []
     all_answered = trio.Event()
 
-    async def knock(town: Town) -> None:
+    async def knock(access_server: AccessServer) -> None:
         lines = ["GET /ws HTTP/1.1", "host: localhost", "connection: Upgrade", "upgrade: websocket"]
         lines += ["sec-websocket-version: 13", "sec-websocket-key: a2tra2tra2tra2tra2traw=="]
-        lines += [f"authorization: Bearer {town.keys['alice']}", "", ""]
-        async with await trio.open_tcp_stream("127.0.0.1", town.house.port) as stream:
+        lines += [f"authorization: Bearer {access_server.keys['alice']}", "", ""]
+        async with await trio.open_tcp_stream("127.0.0.1", access_server.api_server.port) as stream:
             await stream.send_all("\r\n".join(lines).encode())
             answers.append((await stream.receive_some()).split(b" ", 2)[1])
             if len(answers) == 30:
                 all_answered.set()
             await all_answered.wait()
 
-    async with town_of(serve, tmp_path, {"alice": USER}, limits={"websockets_per_subject": 3}) as town:
-        assert await town.status("alice", "GET", "/v1/runs") == 200  # from here on her key is known
+    async with open_access_server(
+        serve, tmp_path, {"alice": USER}, limits={"websockets_per_subject": 3}
+    ) as access_server:
+        assert await access_server.status("alice", "GET", "/v1/runs") == 200  # from here on her key is known
         with trio.fail_after(SOON):
             async with trio.open_nursery() as knocking:
                 for _ in range(30):
-                    knocking.start_soon(knock, town)
+                    knocking.start_soon(knock, access_server)
     assert sorted(answers) == [b"101"] * 3 + [b"503"] * 27
 
 
-async def opened(nursery: trio.Nursery, town: Town, who: str) -> WebSocketConnection:
+async def opened(nursery: trio.Nursery, access_server: AccessServer, who: str) -> WebSocketConnection:
     """A websocket of this caller's that stays."""
-    headers = [(b"authorization", f"Bearer {town.keys[who]}".encode())]
-    return await connect_websocket_url(nursery, f"ws://127.0.0.1:{town.house.port}/ws", extra_headers=headers)
+    headers = [(b"authorization", f"Bearer {access_server.keys[who]}".encode())]
+    return await connect_websocket_url(
+        nursery, f"ws://127.0.0.1:{access_server.api_server.port}/ws", extra_headers=headers
+    )
 
 
 def limiter_of(**limits: int) -> ConnectionLimiter:
@@ -223,8 +229,8 @@ async def test_connections_leave_file_descriptors_to_the_rest(monkeypatch: pytes
 async def test_who_is_one_too_many_is_hung_up_on_and_comes_in_when_another_has_left(
     serve: Serve, tmp_path: Path
 ) -> None:
-    async with town_of(serve, tmp_path, {"alice": USER}, limits={"max_connections": 5}) as town:
-        port = town.house.port
+    async with open_access_server(serve, tmp_path, {"alice": USER}, limits={"max_connections": 5}) as access_server:
+        port = access_server.api_server.port
         silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(9)]
         with trio.fail_after(SOON):
             while not await hung_up(port):
@@ -233,7 +239,7 @@ async def test_who_is_one_too_many_is_hung_up_on_and_comes_in_when_another_has_l
                 await stream.aclose()
             while await hung_up(port):
                 await trio.sleep(0.01)
-        assert await town.status("alice", "GET", "/v1/runs") == 200
+        assert await access_server.status("alice", "GET", "/v1/runs") == 200
 
 
 async def hung_up(port: int) -> bool:

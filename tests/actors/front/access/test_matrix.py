@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.routing import Match
 from starlette.routing import Route as Path_
-from support.access_server import FORBIDDEN, NOT_FOUND, USER, Town, started, town_of
+from support.access_server import FORBIDDEN, NOT_FOUND, USER, AccessServer, open_access_server, started
 from support.http_server import Serve
 
 from callboard.actors.front.access.scopes import METHODS
@@ -92,14 +92,14 @@ def test_nothing_is_served_that_the_table_of_scopes_does_not_know() -> None:
 
 
 @pytest.fixture
-async def lacking(serve: Serve, tmp_path: Path) -> AsyncIterator[Town]:
+async def lacking(serve: Serve, tmp_path: Path) -> AsyncIterator[AccessServer]:
     """A server where, for each scope, somebody has all others; `nobody` has none, `all` every one."""
     callers = {scope: tuple(other for other in SCOPES if other != scope) for scope in SCOPES}
-    async with town_of(serve, tmp_path, {**callers, "nobody": (), "all": SCOPES}) as town:
-        yield town
+    async with open_access_server(serve, tmp_path, {**callers, "nobody": (), "all": SCOPES}) as access_server:
+        yield access_server
 
 
-async def test_every_route_refuses_who_lacks_one_of_its_scopes_and_who_has_no_token(lacking: Town) -> None:
+async def test_every_route_refuses_who_lacks_one_of_its_scopes_and_who_has_no_token(lacking: AccessServer) -> None:
     for who in (*SCOPES, "nobody"):
         async with lacking.http(who) as http:
             for (method, template), scope in ROUTE_SCOPES:
@@ -112,7 +112,7 @@ async def test_every_route_refuses_who_lacks_one_of_its_scopes_and_who_has_no_to
             assert told.status_code in ((200, 404) if rule.open else (401, 429)), (method, template)
 
 
-async def test_every_method_refuses_who_lacks_one_of_its_scopes(lacking: Town) -> None:
+async def test_every_method_refuses_who_lacks_one_of_its_scopes(lacking: AccessServer) -> None:
     for scope in SCOPES:
         async with lacking.socket(scope) as call:
             for method in [method for method, needed in METHOD_SCOPES if needed == scope]:
@@ -123,7 +123,7 @@ async def test_every_method_refuses_who_lacks_one_of_its_scopes(lacking: Town) -
                 assert await call(method) == FORBIDDEN, method
 
 
-async def test_what_every_method_refuses_to_those_it_lets_those_have_who_have_all_scopes(lacking: Town) -> None:
+async def test_what_every_method_refuses_to_those_it_lets_those_have_who_have_all_scopes(lacking: AccessServer) -> None:
     async with lacking.socket("all") as call:
         for method, _ in METHOD_SCOPES:
             if method != "_mcp/reload":
@@ -131,33 +131,33 @@ async def test_what_every_method_refuses_to_those_it_lets_those_have_who_have_al
 
 
 @pytest.fixture
-async def two(serve: Serve, tmp_path: Path) -> AsyncIterator[Town]:
+async def two(serve: Serve, tmp_path: Path) -> AsyncIterator[AccessServer]:
     """Alice, and Bob, who has every scope that makes nobody an administrator."""
     every = tuple(scope for scope in SCOPES if not scope.startswith("admin:"))
-    async with town_of(serve, tmp_path, {"alice": USER, "bob": every}) as town:
-        (town.config / "knowledge").mkdir()
-        (town.config / "knowledge" / "notes.yaml").write_text("documents: [x.md]\n")
-        yield town
+    async with open_access_server(serve, tmp_path, {"alice": USER, "bob": every}) as access_server:
+        (access_server.config / "knowledge").mkdir()
+        (access_server.config / "knowledge" / "notes.yaml").write_text("documents: [x.md]\n")
+        yield access_server
 
 
-async def things_of_alice(town: Town) -> dict[str, str]:
+async def things_of_alice(access_server: AccessServer) -> dict[str, str]:
     """A run that asks a question, and a session."""
-    run = await started(town)
-    async with town.http("alice") as http:
+    run = await started(access_server)
+    async with access_server.http("alice") as http:
         question = (await http.get("/v1/questions")).json()["questions"][0]["id"]
         session = (await http.post("/v1/sessions", json={"alias": "bridges"})).json()["id"]
     return {"run": run, "before": run, "path": f"/{run}", "question": question, "session": session, "id": session}
 
 
-async def unharmed(town: Town, things: dict[str, str]) -> None:
+async def unharmed(access_server: AccessServer, things: dict[str, str]) -> None:
     """It is all as Alice has left it."""
-    async with town.http("alice") as http:
+    async with access_server.http("alice") as http:
         assert (await http.get(f"/v1/runs/{things['run']}")).json()["open_questions"] == 1
         session = (await http.get(f"/v1/sessions/{things['session']}")).json()
         assert (session["alias"], session["owner"], session["agent"]) == ("bridges", "alice", None)
 
 
-async def test_every_method_refuses_what_is_another_s(two: Town) -> None:
+async def test_every_method_refuses_what_is_another_s(two: AccessServer) -> None:
     things = await things_of_alice(two)
     seen = 0
     async with two.socket("bob") as call:
@@ -183,7 +183,7 @@ async def test_every_method_refuses_what_is_another_s(two: Town) -> None:
     await unharmed(two, things)
 
 
-async def test_every_route_refuses_what_is_another_s(two: Town) -> None:
+async def test_every_route_refuses_what_is_another_s(two: AccessServer) -> None:
     things = await things_of_alice(two)
     seen = 0
     async with two.http("bob") as http:
@@ -208,7 +208,7 @@ async def test_every_route_refuses_what_is_another_s(two: Town) -> None:
     await unharmed(two, things)
 
 
-async def test_what_others_call_their_sessions_is_no_hint(two: Town) -> None:
+async def test_what_others_call_their_sessions_is_no_hint(two: AccessServer) -> None:
     await things_of_alice(two)
     async with two.http("bob") as http:
         for name in ("bridge", "bridgess"):
@@ -223,9 +223,9 @@ async def test_who_may_not_see_others_runs_at_all_is_not_even_told_that_there_ar
     serve: Serve, tmp_path: Path
 ) -> None:
     blind = tuple(scope for scope in SCOPES if scope != "read:runs" and not scope.startswith("admin:"))
-    async with town_of(serve, tmp_path, {"alice": USER, "blind": blind}) as town:
-        run = await started(town)
-        async with town.socket("blind") as call:
+    async with open_access_server(serve, tmp_path, {"alice": USER, "blind": blind}) as access_server:
+        run = await started(access_server)
+        async with access_server.socket("blind") as call:
             assert await call("_run/cancel", run=run) == NOT_FOUND
             assert await call("_actor/cancel", path=f"/{run}") == NOT_FOUND
             assert await call("_question/list") == {"questions": []}

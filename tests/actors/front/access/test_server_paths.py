@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.access_server import Town, town_of
+from support.access_server import AccessServer, open_access_server
 from support.http_server import Serve
 
 from callboard.actors.front.access.server_paths import ServerPaths
@@ -51,30 +51,30 @@ METHODS = {
 
 
 @pytest.fixture
-async def town(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
+async def access_server(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AccessServer:
     home = tmp_path / "home-of-somebody"
     (home / "work").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(home / "work")
-    async with town_of(serve, tmp_path, {"alice": EVERYTHING, "carol": (*EVERYTHING, "run:files")}) as made:
+    async with open_access_server(serve, tmp_path, {"alice": EVERYTHING, "carol": (*EVERYTHING, "run:files")}) as made:
         yield made
 
 
-def write_agents(town: Town) -> None:
+def write_agents(access_server: AccessServer) -> None:
     for name, end in (("fails", 'echo "$PWD" >&2; exit 3'), ("works", """printf '{"where": "%s"}' "$PWD" """)):
-        (town.config / "agents" / name).mkdir(parents=True)
-        (town.config / "agents" / name / "graph.yaml").write_text(SHOUTS.replace("shouts", name))
-        (town.config / "agents" / name / "shout.sh").write_text(SCRIPT.replace("{end}", end))
-    (town.config / "agents" / "damaged").mkdir()
-    (town.config / "agents" / "damaged" / "graph.yaml").write_text("start: x\nnodes: [")
-    (town.config / "roles").mkdir(exist_ok=True)
-    (town.config / "roles" / "odd.md").write_text("---\nmodel: [\n---\nhello")
+        (access_server.config / "agents" / name).mkdir(parents=True)
+        (access_server.config / "agents" / name / "graph.yaml").write_text(SHOUTS.replace("shouts", name))
+        (access_server.config / "agents" / name / "shout.sh").write_text(SCRIPT.replace("{end}", end))
+    (access_server.config / "agents" / "damaged").mkdir()
+    (access_server.config / "agents" / "damaged" / "graph.yaml").write_text("start: x\nnodes: [")
+    (access_server.config / "roles").mkdir(exist_ok=True)
+    (access_server.config / "roles" / "odd.md").write_text("---\nmodel: [\n---\nhello")
 
 
-async def test_no_reply_has_one_whatever_is_asked_for(town: Town, tmp_path: Path) -> None:
-    write_agents(town)
+async def test_no_reply_has_one_whatever_is_asked_for(access_server: AccessServer, tmp_path: Path) -> None:
+    write_agents(access_server)
     said: list[tuple[str, bytes]] = []
-    async with town.http("alice") as http:
+    async with access_server.http("alice") as http:
         runs = []
         for target in ("fails", "works", "damaged", "asker", "/etc/passwd", "../x"):
             reply = await http.post("/v1/runs", json={"target": target})
@@ -104,7 +104,7 @@ async def test_no_reply_has_one_whatever_is_asked_for(town: Town, tmp_path: Path
                 with trio.move_on_after(20):
                     reply = await http.request(route.method, path, json=body)
                     said.append((f"{route.method} {path}", reply.content))
-    async with town.socket("alice") as call:
+    async with access_server.socket("alice") as call:
         for method, params in METHODS.items():
             told = json.loads(json.dumps(params).replace("RUN", runs[0]))
             said.append((method, json.dumps(await call(method, **told)).encode()))
@@ -114,12 +114,12 @@ async def test_no_reply_has_one_whatever_is_asked_for(town: Town, tmp_path: Path
         assert str(tmp_path).encode() not in data, (name, data)
 
 
-async def test_a_caller_with_the_scope_gets_them(town: Town) -> None:
-    write_agents(town)
-    async with town.http("carol") as http:
+async def test_a_caller_with_the_scope_gets_them(access_server: AccessServer) -> None:
+    write_agents(access_server)
+    async with access_server.http("carol") as http:
         session = (await http.post("/v1/sessions", json={"agent": "works"})).json()["id"]
         reply = await http.post("/v1/runs", json={"target": "works", "prompt": "x", "session": session})
-        assert str(town.config) in reply.text
+        assert str(access_server.config) in reply.text
 
 
 def test_of_directories_in_one_another_the_deeper_one_is_named() -> None:

@@ -25,7 +25,7 @@ from callboard.supervisors import Root
 NOWHERE = "http://127.0.0.1:9/jwks.json"
 
 
-class House:
+class TokenChecker:
     """A signer whose keys are served, and somebody who checks tokens."""
 
     def __init__(self, signer: Signer, url: str, **settings: Any) -> None:
@@ -47,22 +47,22 @@ def signer() -> Signer:
 
 
 @pytest.fixture
-async def house(signer: Signer) -> AsyncIterator[House]:
+async def token_checker(signer: Signer) -> AsyncIterator[TokenChecker]:
     signer.asked = 0
     async with signer.serving() as url:
-        yield House(signer, url)
+        yield TokenChecker(signer, url)
 
 
-async def test_a_token_says_who_comes_and_what_they_may(house: House) -> None:
-    caller = await house.tokens.check(house.signer.token(jti="t1"))
+async def test_a_token_says_who_comes_and_what_they_may(token_checker: TokenChecker) -> None:
+    caller = await token_checker.tokens.check(token_checker.signer.token(jti="t1"))
     assert (caller.subject, caller.scopes, caller.key) == ("carol", {"read:runs", "run:agents"}, "t1")
 
 
 async def test_scopes_may_be_a_list_and_claims_may_have_other_names(signer: Signer) -> None:
     async with signer.serving() as url:
-        house = House(signer, url, subject_claim="email", scopes_claim="permissions")
+        token_checker = TokenChecker(signer, url, subject_claim="email", scopes_claim="permissions")
         token = signer.token(email="carol@example.org", permissions=["read:runs", 7])
-        caller = await house.tokens.check(token)
+        caller = await token_checker.tokens.check(token)
     assert (caller.subject, caller.scopes) == ("carol@example.org", {"read:runs"})
 
 
@@ -84,28 +84,30 @@ async def test_scopes_may_be_a_list_and_claims_may_have_other_names(signer: Sign
         ({"sub": "local"}, "who runs this server"),
     ],
 )
-async def test_a_token_with_a_wrong_claim_does_not_count(house: House, claims: dict[str, Any], told: str) -> None:
-    assert told in await house.refused(house.signer.token(**claims))
+async def test_a_token_with_a_wrong_claim_does_not_count(
+    token_checker: TokenChecker, claims: dict[str, Any], told: str
+) -> None:
+    assert told in await token_checker.refused(token_checker.signer.token(**claims))
 
 
-async def test_the_leeway_is_as_long_as_configured_and_no_longer(house: House) -> None:
-    token = house.signer.token(exp=int(house.now) - 30)
-    assert (await house.tokens.check(token)).subject == "carol"
+async def test_the_leeway_is_as_long_as_configured_and_no_longer(token_checker: TokenChecker) -> None:
+    token = token_checker.signer.token(exp=int(token_checker.now) - 30)
+    assert (await token_checker.tokens.check(token)).subject == "carol"
     assert has_message(
-        await house.refused(house.signer.token(exp=int(house.now) - 90)),
+        await token_checker.refused(token_checker.signer.token(exp=int(token_checker.now) - 90)),
         "front.access.credentials.SignedTokens._check_times.2",
     )
 
 
-async def test_a_jump_of_the_clock_decides_by_the_clock_and_breaks_nothing(house: House) -> None:
-    token = house.signer.token()
-    await house.tokens.check(token)
-    house.now += 86_400
-    assert has_message(await house.refused(token), "front.access.credentials.SignedTokens._check_times.2")
-    house.now -= 2 * 86_400
-    assert has_message(await house.refused(token), "front.access.credentials.SignedTokens._check_times.3")
-    house.now += 86_400
-    assert (await house.tokens.check(token)).subject == "carol"
+async def test_a_jump_of_the_clock_decides_by_the_clock_and_breaks_nothing(token_checker: TokenChecker) -> None:
+    token = token_checker.signer.token()
+    await token_checker.tokens.check(token)
+    token_checker.now += 86_400
+    assert has_message(await token_checker.refused(token), "front.access.credentials.SignedTokens._check_times.2")
+    token_checker.now -= 2 * 86_400
+    assert has_message(await token_checker.refused(token), "front.access.credentials.SignedTokens._check_times.3")
+    token_checker.now += 86_400
+    assert (await token_checker.tokens.check(token)).subject == "carol"
 
 
 def _forged(header: dict[str, Any], token: str, signature: str = "") -> str:
@@ -113,62 +115,65 @@ def _forged(header: dict[str, Any], token: str, signature: str = "") -> str:
     return f"{packed}.{token.split('.')[1]}.{signature}"
 
 
-async def test_no_signature_at_all_is_refused(house: House) -> None:
-    token = house.signer.token()
+async def test_no_signature_at_all_is_refused(token_checker: TokenChecker) -> None:
+    token = token_checker.signer.token()
     for name in ("none", "None", "NONE", "", None):
         assert has_message(
-            await house.refused(_forged({"alg": name, "kid": "first"}, token)),
+            await token_checker.refused(_forged({"alg": name, "kid": "first"}, token)),
             "front.access.credentials.SignedTokens.check.2",
         )
 
 
-async def test_a_public_key_used_as_a_secret_is_refused(house: House) -> None:
+async def test_a_public_key_used_as_a_secret_is_refused(token_checker: TokenChecker) -> None:
     import hashlib
     import hmac
 
     head = base64.urlsafe_b64encode(b'{"alg":"HS256","kid":"first"}').rstrip(b"=").decode()
-    body = house.signer.token().split(".")[1]
-    signature = hmac.new(house.signer.published(), f"{head}.{body}".encode(), hashlib.sha256).digest()
+    body = token_checker.signer.token().split(".")[1]
+    signature = hmac.new(token_checker.signer.published(), f"{head}.{body}".encode(), hashlib.sha256).digest()
     token = f"{head}.{body}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
-    assert has_message(await house.refused(token), "front.access.credentials.SignedTokens.check.2")
+    assert has_message(await token_checker.refused(token), "front.access.credentials.SignedTokens.check.2")
 
 
 async def test_an_algorithm_that_the_key_is_not_for_is_refused(signer: Signer) -> None:
     async with signer.serving() as url:
-        house = House(signer, url, algorithms=("RS256", "RS512", "ES256"))
+        token_checker = TokenChecker(signer, url, algorithms=("RS256", "RS512", "ES256"))
         assert has_message(
-            await house.refused(signer.token(algorithm="RS512")), "front.access.credentials.SignedTokens._claims"
+            await token_checker.refused(signer.token(algorithm="RS512")),
+            "front.access.credentials.SignedTokens._claims",
         )
 
 
-async def test_a_changed_token_and_a_stranger_s_signature_are_refused(house: House) -> None:
-    head, body, signature = house.signer.token().split(".")
+async def test_a_changed_token_and_a_stranger_s_signature_are_refused(token_checker: TokenChecker) -> None:
+    head, body, signature = token_checker.signer.token().split(".")
     claims = json.loads(base64.urlsafe_b64decode(body + "=="))
     better = base64.urlsafe_b64encode(json.dumps({**claims, "scope": "*"}).encode()).rstrip(b"=").decode()
     assert has_message(
-        await house.refused(f"{head}.{better}.{signature}"), "front.access.credentials.SignedTokens._claims.2"
+        await token_checker.refused(f"{head}.{better}.{signature}"), "front.access.credentials.SignedTokens._claims.2"
     )
     stranger = Signer()
     assert has_message(
-        await house.refused(house.signer.token(key=stranger.keys["first"])),
+        await token_checker.refused(token_checker.signer.token(key=stranger.keys["first"])),
         "front.access.credentials.SignedTokens._claims.2",
     )
 
 
-async def test_a_symmetric_key_in_the_document_is_no_key(house: House) -> None:
+async def test_a_symmetric_key_in_the_document_is_no_key(token_checker: TokenChecker) -> None:
     secret = base64.urlsafe_b64encode(b"s" * 32).decode()
-    house.signer.document = json.dumps({"keys": [{"kty": "oct", "kid": "first", "k": secret}]}).encode()
+    token_checker.signer.document = json.dumps({"keys": [{"kty": "oct", "kid": "first", "k": secret}]}).encode()
     try:
-        assert has_message(await house.refused(house.signer.token()), "front.access.credentials.SignedTokens._claims")
+        assert has_message(
+            await token_checker.refused(token_checker.signer.token()), "front.access.credentials.SignedTokens._claims"
+        )
         hs = jwt.encode({"sub": "x", "exp": 9e9, "iss": ISSUER, "aud": AUDIENCE}, b"s" * 32, headers={"kid": "first"})
-        assert has_message(await house.refused(hs), "front.access.credentials.SignedTokens.check.2")
+        assert has_message(await token_checker.refused(hs), "front.access.credentials.SignedTokens.check.2")
     finally:
-        house.signer.document = None
+        token_checker.signer.document = None
 
 
 @pytest.mark.parametrize("token", ["a.b.c", "ey.ey.ey", "eyJ.." + "x" * 20_000, "é.é.é", "eyJhbGciOiJSUzI1NiJ9.e30.x"])
-async def test_what_is_no_token_is_refused_without_a_crash(house: House, token: str) -> None:
-    await house.refused(token)
+async def test_what_is_no_token_is_refused_without_a_crash(token_checker: TokenChecker, token: str) -> None:
+    await token_checker.refused(token)
 
 
 # --- keys that come and go -----------------------------------------------------------------------------------
@@ -185,20 +190,20 @@ async def test_a_key_that_is_not_known_makes_us_look_once_a_minute_at_most(
         answers += 1
         return signer.published()
 
-    house = House(signer, NOWHERE)
-    house.keys._get = fetch
-    await house.tokens.check(signer.token())
+    token_checker = TokenChecker(signer, NOWHERE)
+    token_checker.keys._get = fetch
+    await token_checker.tokens.check(signer.token())
     assert answers == 1
     signer.new_key("second")
-    assert has_message(await house.refused(signer.token()), "front.access.credentials.SignedTokens._claims")
+    assert has_message(await token_checker.refused(signer.token()), "front.access.credentials.SignedTokens._claims")
     async with trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(house.refused, signer.token())
+            nursery.start_soon(token_checker.refused, signer.token())
     assert answers == 1
     await trio.sleep(jwks.NOT_SOONER + 1)
     async with trio.open_nursery() as nursery:
         for _ in range(20):
-            nursery.start_soon(house.tokens.check, signer.token())
+            nursery.start_soon(token_checker.tokens.check, signer.token())
     assert answers == 2
 
 
@@ -214,16 +219,16 @@ async def test_an_address_that_does_not_answer_is_tried_again_with_growing_pause
             raise OSError("nobody is there")
         return signer.published()
 
-    house = House(signer, NOWHERE, jwks_refresh_interval=300)
-    house.keys._get = fetch
+    token_checker = TokenChecker(signer, NOWHERE, jwks_refresh_interval=300)
+    token_checker.keys._get = fetch
     async with Root() as root:
-        root.spawn(house.keys.keep_fresh)
+        root.spawn(token_checker.keys.keep_fresh)
         await trio.sleep(0.5)
-        assert not house.keys.ready
-        assert has_message(await house.refused(signer.token()), "front.access.credentials.SignedTokens._claims")
+        assert not token_checker.keys.ready
+        assert has_message(await token_checker.refused(signer.token()), "front.access.credentials.SignedTokens._claims")
         await trio.sleep(30)
-        assert house.keys.ready
-        assert (await house.tokens.check(signer.token())).subject == "carol"
+        assert token_checker.keys.ready
+        assert (await token_checker.tokens.check(signer.token())).subject == "carol"
         await trio.sleep(600)
     pauses = [round(later - earlier) for earlier, later in pairwise(times)]
     assert sorted(pauses)[-2:] == [300, 300], "fresh again at the interval"
@@ -231,34 +236,38 @@ async def test_an_address_that_does_not_answer_is_tried_again_with_growing_pause
     assert has_message(caplog.text, "front.access.credentials.KeySet._fetch.2")
 
 
-async def test_keys_that_were_fetched_go_on_counting_when_the_address_fails(house: House) -> None:
-    await house.tokens.check(house.signer.token())
-    house.signer.document = b"<html>not today</html>"
+async def test_keys_that_were_fetched_go_on_counting_when_the_address_fails(token_checker: TokenChecker) -> None:
+    await token_checker.tokens.check(token_checker.signer.token())
+    token_checker.signer.document = b"<html>not today</html>"
     try:
-        assert not await house.keys._fetch()
+        assert not await token_checker.keys._fetch()
     finally:
-        house.signer.document = None
-    assert (await house.tokens.check(house.signer.token())).subject == "carol"
+        token_checker.signer.document = None
+    assert (await token_checker.tokens.check(token_checker.signer.token())).subject == "carol"
 
 
-async def test_a_document_that_never_ends_is_not_read_to_its_end(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_document_that_never_ends_is_not_read_to_its_end(
+    token_checker: TokenChecker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jwks, "MOST_BYTES", 100)
-    assert not await house.keys._fetch()
+    assert not await token_checker.keys._fetch()
 
 
-async def test_a_token_that_wants_more_understood_than_we_do_is_refused(house: House) -> None:
+async def test_a_token_that_wants_more_understood_than_we_do_is_refused(token_checker: TokenChecker) -> None:
     claims = {"iss": ISSUER, "aud": AUDIENCE, "sub": "carol", "exp": time.time() + 60}
-    headers = {"kid": house.signer.kid, "crit": ["b64"], "b64": True}
-    key = house.signer.keys[house.signer.kid]
-    assert await house.refused(jwt.encode(claims, key, algorithm="RS256", headers=headers))
+    headers = {"kid": token_checker.signer.kid, "crit": ["b64"], "b64": True}
+    key = token_checker.signer.keys[token_checker.signer.kid]
+    assert await token_checker.refused(jwt.encode(claims, key, algorithm="RS256", headers=headers))
     del headers["crit"]
-    assert await house.tokens.check(jwt.encode(claims, key, algorithm="RS256", headers=headers))
+    assert await token_checker.tokens.check(jwt.encode(claims, key, algorithm="RS256", headers=headers))
 
 
-async def test_a_document_of_keys_is_not_unpacked(house: House) -> None:
+async def test_a_document_of_keys_is_not_unpacked(token_checker: TokenChecker) -> None:
     """A few bytes that would become many are what they are: no keys."""
-    house.signer.document = gzip.compress(house.signer.published())
+    token_checker.signer.document = gzip.compress(token_checker.signer.published())
     try:
-        assert has_message(await house.refused(house.signer.token()), "front.access.credentials.SignedTokens._claims")
+        assert has_message(
+            await token_checker.refused(token_checker.signer.token()), "front.access.credentials.SignedTokens._claims"
+        )
     finally:
-        house.signer.document = None
+        token_checker.signer.document = None

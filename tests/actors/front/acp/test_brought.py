@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.editors import Editor, editor, editors
 from support.fake_models import FakeModels, Reply
 from support.mcp_entries import _own_cache, scripted
@@ -39,9 +39,9 @@ def results(model: FakeModels) -> list[str]:
 
 
 async def test_the_run_works_in_the_directory_of_the_session(
-    editor: Editor, stage: Stage, fake_model: FakeModels, tmp_path: Path
+    editor: Editor, agent_runner: AgentRunner, fake_model: FakeModels, tmp_path: Path
 ) -> None:
-    home = stage.plain("instructions: 'at {{__cwd__}}'\nglobal_tools: [fs_cat, execute_command]", name="worker")
+    home = agent_runner.plain("instructions: 'at {{__cwd__}}'\nglobal_tools: [fs_cat, execute_command]", name="worker")
     (home / "tools.sh").write_text(WHERE)
     place = tmp_path / "project"
     place.mkdir()
@@ -60,25 +60,25 @@ async def test_the_run_works_in_the_directory_of_the_session(
     assert located == [[{"path": str(place / "a.txt")}]]
 
 
-async def test_scripts_of_a_graph_work_there_as_well(editor: Editor, stage: Stage, tmp_path: Path) -> None:
+async def test_scripts_of_a_graph_work_there_as_well(editor: Editor, agent_runner: AgentRunner, tmp_path: Path) -> None:
     graph = """
     start: a
     nodes:
       a: {type: script, script: a.sh, state_updates: {at: "{{at}}"}, next: b}
       b: {type: end, output: "at {{at}}"}
     """
-    stage.agent(graph, "places", a='echo "{\\"at\\": \\"$PWD\\"}"')
+    agent_runner.agent(graph, "places", a='echo "{\\"at\\": \\"$PWD\\"}"')
     session = await editor.new("places", cwd=str(tmp_path))
     await editor.say(session, "go")
     assert editor.text() == f"at {tmp_path}"
 
 
 async def test_permissions_are_judged_in_the_directory_of_the_session(
-    editor: Editor, stage: Stage, fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    editor: Editor, agent_runner: AgentRunner, fake_model: FakeModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied = "deny: ['secrets/*', .env]"
     rules = f"permissions: {{'fs_*': {{{denied}}}, fs_write: {{allow: 'src/*', ask: '*', {denied}}}}}"
-    stage.plain(f"global_tools: [fs]\n{rules}", name="worker")
+    agent_runner.plain(f"global_tools: [fs]\n{rules}", name="worker")
     place, alias, elsewhere = tmp_path / "project", tmp_path / "alias", tmp_path / "elsewhere"
     for name in ("secrets/key", ".env", "src/a"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,9 @@ async def test_servers_of_the_client_serve_every_prompt_and_work_in_its_director
     assert not [name for name in fake_model.requests[-1].offered if name.startswith("my-tools")]
 
 
-async def test_servers_that_can_not_be_are_refused_by_name(editor: Editor, stage: Stage, tmp_path: Path) -> None:
+async def test_servers_that_can_not_be_are_refused_by_name(
+    editor: Editor, agent_runner: AgentRunner, tmp_path: Path
+) -> None:
     async def refused(*servers: Json, **more: Json) -> str:
         id = await editor.begin("session/new", **{"cwd": str(tmp_path), "mcpServers": list(servers), **more})
         error = (await editor.end(id))["error"]
@@ -174,7 +176,7 @@ async def test_servers_that_can_not_be_are_refused_by_name(editor: Editor, stage
         "front.acp.agent.workspace_of.3",
         MOST_SERVERS=50,
     )
-    stage.agent("start: a\nnodes:\n  a: {type: end, output: x}", "flat")
+    agent_runner.agent("start: a\nnodes:\n  a: {type: end, output: x}", "flat")
     meta = {"callboard": {"agent": "flat"}}
     assert has_message(await refused(named("x"), _meta=meta), "front.acp.agent.AcpAgent._checked", agent="flat")
     strange = {"type": "carrier pigeon", "name": "x"}
@@ -182,9 +184,9 @@ async def test_servers_that_can_not_be_are_refused_by_name(editor: Editor, stage
 
 
 async def test_a_server_that_does_not_start_costs_its_own_tools_only(
-    editors: Callable[..., Editor], stage: Stage, fake_model: FakeModels, tmp_path: Path
+    editors: Callable[..., Editor], agent_runner: AgentRunner, fake_model: FakeModels, tmp_path: Path
 ) -> None:
-    stage.plain("", name="clerk")
+    agent_runner.plain("", name="clerk")
     editor = editors("clerk")
     await editor.call("initialize", protocolVersion=1, clientCapabilities={"session": {"notices": {}}})
     broken = {"name": "broken", "command": str(tmp_path / "nothing"), "args": [], "env": []}
@@ -197,9 +199,9 @@ async def test_a_server_that_does_not_start_costs_its_own_tools_only(
 
 
 async def test_whoever_may_not_name_files_brings_nothing(
-    editors: Callable[..., Editor], stage: Stage, fake_model: FakeModels, tmp_path: Path
+    editors: Callable[..., Editor], agent_runner: AgentRunner, fake_model: FakeModels, tmp_path: Path
 ) -> None:
-    stage.plain("global_tools: [fs_ls]", name="clerk")
+    agent_runner.plain("global_tools: [fs_ls]", name="clerk")
     rights = frozenset({"run:agents", "read:runs", "write:runs", "read:sessions", "write:sessions"})
     editor = editors("clerk", Caller("alice", rights))
     for more in ({"mcpServers": [named("x")]}, {"mcpServers": [], "additionalDirectories": ["/"]}):
@@ -211,7 +213,7 @@ async def test_whoever_may_not_name_files_brings_nothing(
 
 
 async def test_images_reach_the_model_and_are_replayed(
-    editor: Editor, editors: Callable[..., Editor], stage: Stage, fake_model: FakeModels
+    editor: Editor, editors: Callable[..., Editor], agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
     session = await editor.new()
     image = {"type": "image", "mimeType": "image/png", "data": PIXEL}
@@ -228,7 +230,7 @@ async def test_images_reach_the_model_and_are_replayed(
     said = [each["content"] for each in other.of("user_message_chunk")]
     assert [block["type"] for block in said] == ["text", "image", "image", "image"]
     assert said[1]["data"] == PIXEL
-    stage.agent("start: a\nnodes:\n  a: {type: end, output: x}", "flat")
+    agent_runner.agent("start: a\nnodes:\n  a: {type: end, output: x}", "flat")
     flat = await editor.new("flat")
     assert await editor.refused("session/prompt", sessionId=flat, prompt=[image]) == USAGE
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.editors import Editor, editor, editors
 from support.fake_models import FakeModels, Reply
 from support.messages import has_message
@@ -70,8 +70,10 @@ async def test_files_and_links_of_the_prompt_come_along_as_words(editor: Editor,
     assert await editor.refused("session/prompt", sessionId=session, prompt=[]) == -32011
 
 
-async def test_calls_thoughts_the_plan_and_usage_are_told(editor: Editor, stage: Stage, fake_model: FakeModels) -> None:
-    stage.plain("global_tools: [fs_ls]\nauto_continue: true", name="planner")
+async def test_calls_thoughts_the_plan_and_usage_are_told(
+    editor: Editor, agent_runner: AgentRunner, fake_model: FakeModels
+) -> None:
+    agent_runner.plain("global_tools: [fs_ls]\nauto_continue: true", name="planner")
     session = await editor.new("planner")
     fake_model.script(
         Reply(reasoning="hm", calls=[("todo__add", {"task": "look"}), ("todo__add", {"task": "tell"})]),
@@ -152,8 +154,10 @@ async def test_a_prompt_without_an_answer_is_a_refusal_or_an_error_with_its_code
     assert (error["code"], error["data"]["code"]) == (-32013, "empty_reply")
 
 
-async def test_other_questions_are_forms_and_a_graphs_output_is_what_it_says(editor: Editor, stage: Stage) -> None:
-    stage.agent(ASKS_COLOUR, "colours")
+async def test_other_questions_are_forms_and_a_graphs_output_is_what_it_says(
+    editor: Editor, agent_runner: AgentRunner
+) -> None:
+    agent_runner.agent(ASKS_COLOUR, "colours")
     session = await editor.new("colours")
     editor.answers["elicitation/create"] = lambda _: {"action": "accept", "content": {"answer": "blue"}}
     assert (await editor.say(session, "go"))["stopReason"] == "end_turn"
@@ -164,15 +168,19 @@ async def test_other_questions_are_forms_and_a_graphs_output_is_what_it_says(edi
     assert [each["title"] for each in editor.of("tool_call")] == ["a (input)", "b (end)"]
 
 
-async def test_what_the_client_can_not_show_ends_the_prompt_and_says_so(editor: Editor, stage: Stage) -> None:
-    stage.agent(ASKS_COLOUR, "colours")
+async def test_what_the_client_can_not_show_ends_the_prompt_and_says_so(
+    editor: Editor, agent_runner: AgentRunner
+) -> None:
+    agent_runner.agent(ASKS_COLOUR, "colours")
     session = await editor.new("colours")
     assert await editor.say(session, "go") == {"stopReason": "cancelled"}
     assert has_message(editor.text(), "front.acp.agent.ask.2", question="Which colour?")
 
 
-async def test_another_front_end_may_be_the_first_to_answer(editor: Editor, stage: Stage, hub: Hub) -> None:
-    stage.agent(ASKS_COLOUR, "colours")
+async def test_another_front_end_may_be_the_first_to_answer(
+    editor: Editor, agent_runner: AgentRunner, hub: Hub
+) -> None:
+    agent_runner.agent(ASKS_COLOUR, "colours")
     session = await editor.new("colours")
     editor.answers["elicitation/create"] = lambda _: None  # the person thinks
     prompt = await editor.begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "go"}])
@@ -217,13 +225,13 @@ async def test_a_request_that_is_cancelled_is_answered_with_its_number_and_ends_
 
 
 async def test_a_run_that_fails_is_an_error_and_one_at_its_bound_a_reason(
-    editor: Editor, stage: Stage, fake_model: FakeModels
+    editor: Editor, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
     session = await editor.new()
     fake_model.script(Reply(status=400, error="no"))
     words = [{"type": "text", "text": "go"}]
     assert await editor.refused("session/prompt", sessionId=session, prompt=words) == -32013
-    stage.plain("max_turns: 1\nglobal_tools: [fs_ls]", name="short")
+    agent_runner.plain("max_turns: 1\nglobal_tools: [fs_ls]", name="short")
     short = await editor.new("short")
     fake_model.script(Reply(calls=[("fs_ls", {"path": "."})]))
     assert await editor.say(short, "go") == {"stopReason": "max_turn_requests"}
@@ -281,8 +289,8 @@ async def test_what_can_not_be_is_refused_when_the_session_is_made(editor: Edito
     assert await editor.refused("session/new", mcpServers=[]) == -32602
 
 
-async def test_scopes_and_owners_hold_here_as_well(editors: Callable[..., Editor], stage: Stage) -> None:
-    stage.plain("", name="clerk")
+async def test_scopes_and_owners_hold_here_as_well(editors: Callable[..., Editor], agent_runner: AgentRunner) -> None:
+    agent_runner.plain("", name="clerk")
     rights = frozenset({"run:agents", "read:runs", "write:runs", "read:sessions", "write:sessions"})
     alice, bob = editors("clerk", Caller("alice", rights)), editors("clerk", Caller("bob", rights))
     reader = editors("clerk", Caller("carol", frozenset({"read:sessions"})))
@@ -298,9 +306,9 @@ async def test_scopes_and_owners_hold_here_as_well(editors: Callable[..., Editor
 
 
 async def test_a_run_that_went_on_over_a_failure_is_refused_with_its_cause_behind_its_output(
-    editor: Editor, stage: Stage, fake_model: FakeModels
+    editor: Editor, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.agent(
+    agent_runner.agent(
         """
         start: a
         nodes:

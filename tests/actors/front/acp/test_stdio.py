@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply
 from support.waiting import until
 
@@ -79,7 +79,7 @@ async def root(
     """With an agent `clerk` that can be slow in more than one way."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with callboard.Root(config_dir=fake_model.config_dir(tmp_path / "config"), patient=True) as root:
-        home = Stage(root.config_dir, fake_model, root).plain("global_tools: [fs_write]", name="clerk")
+        home = AgentRunner(root.config_dir, fake_model, root).plain("global_tools: [fs_write]", name="clerk")
         (home / "tools.sh").write_text(
             f"# @cmd Takes its time.\nnap() {{ echo $$ > {tmp_path}/pid; exec sleep 1000; }}\n"
         )

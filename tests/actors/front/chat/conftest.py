@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.chat_person import Scripted
-from support.control_fixtures import root, stage
+from support.control_fixtures import agent_runner, root
 from support.control_hub import hub_of
 from support.waiting import PATIENCE
 
@@ -16,7 +16,7 @@ from callboard.actors.front.chat import prompting
 from callboard.actors.front.chat.chat import Chat
 from callboard.actors.front.control.hub import Hub
 
-__all__ = ["root", "stage"]
+__all__ = ["agent_runner", "root"]
 
 
 @pytest.fixture(autouse=True)

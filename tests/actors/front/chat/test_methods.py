@@ -91,7 +91,7 @@ class Side:
         return [params for name, params in self.told if name == method]
 
 
-class House:
+class ChatConnections:
     """Connections to one hub's chats."""
 
     def __init__(self, root: callboard.Root, hub: Hub) -> None:
@@ -129,16 +129,16 @@ class House:
 
 
 @pytest.fixture
-async def house(root: callboard.Root, hub: Hub) -> AsyncIterator[House]:
-    house = House(root, hub)
-    yield house
+async def chat_connections(root: callboard.Root, hub: Hub) -> AsyncIterator[ChatConnections]:
+    chat_connections = ChatConnections(root, hub)
+    yield chat_connections
     with trio.move_on_after(5, shield=True):
-        await house.close()
+        await chat_connections.close()
 
 
-async def test_a_chat_from_its_opening_to_exit(house: House, fake_model: FakeModels) -> None:
+async def test_a_chat_from_its_opening_to_exit(chat_connections: ChatConnections, fake_model: FakeModels) -> None:
     fake_model.script("hello you")
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     chat = (await side.call("_chat/open"))["chat"]["chat"]
     done = await side.call("_chat/line", chat=chat, line="hello")
     assert done["status"] == "done"
@@ -152,8 +152,10 @@ async def test_a_chat_from_its_opening_to_exit(house: House, fake_model: FakeMod
         await side.call("_chat/get", chat=chat)
 
 
-async def test_a_command_asks_the_client_that_has_sent_it(house: House, fake_model: FakeModels) -> None:
-    side, _ = await house.connect()
+async def test_a_command_asks_the_client_that_has_sent_it(
+    chat_connections: ChatConnections, fake_model: FakeModels
+) -> None:
+    side, _ = await chat_connections.connect()
     side.answers["_chat/ask"] = {"value": "no"}
     chat = (await side.call("_chat/open", session=""))["chat"]["chat"]
     await side.call("_chat/line", chat=chat, line="hello")
@@ -161,10 +163,12 @@ async def test_a_command_asks_the_client_that_has_sent_it(house: House, fake_mod
     assert [each["text"] for each in side.said("_chat/ask")] == ["Save session?"]
 
 
-async def test_who_watches_is_told_and_a_stranger_is_not(house: House, fake_model: FakeModels) -> None:
-    first, _ = await house.connect()
-    second, _ = await house.connect()
-    stranger, _ = await house.connect(Caller("eve", frozenset({"run:agents", "read:runs", "write:runs"})))
+async def test_who_watches_is_told_and_a_stranger_is_not(
+    chat_connections: ChatConnections, fake_model: FakeModels
+) -> None:
+    first, _ = await chat_connections.connect()
+    second, _ = await chat_connections.connect()
+    stranger, _ = await chat_connections.connect(Caller("eve", frozenset({"run:agents", "read:runs", "write:runs"})))
     chat = (await first.call("_chat/open"))["chat"]["chat"]
     await second.call("_chat/watch", chat=chat)
     await first.call("_chat/line", chat=chat, line="hello")
@@ -181,10 +185,10 @@ async def test_who_watches_is_told_and_a_stranger_is_not(house: House, fake_mode
 
 
 async def test_a_chat_ends_with_its_connection_and_its_run_with_it(
-    house: House, hub: Hub, fake_model: FakeModels
+    chat_connections: ChatConnections, hub: Hub, fake_model: FakeModels
 ) -> None:
     fake_model.script(Reply("x", hold=trio.Event()))
-    side, ref = await house.connect()
+    side, ref = await chat_connections.connect()
     chat = (await side.call("_chat/open"))["chat"]["chat"]
     await side.begin("_chat/line", chat=chat, line="hello")
     await fake_model.arrived(1)
@@ -193,19 +197,21 @@ async def test_a_chat_ends_with_its_connection_and_its_run_with_it(
     await ref.wait()
     with trio.fail_after(60):
         await hub.wait(LOCAL, run.run)
-    assert not house.chats.open
+    assert not chat_connections.chats.open
 
 
-async def test_a_chat_that_is_kept_goes_on_with_its_run(house: House, fake_model: FakeModels) -> None:
+async def test_a_chat_that_is_kept_goes_on_with_its_run(
+    chat_connections: ChatConnections, fake_model: FakeModels
+) -> None:
     hold = trio.Event()
     fake_model.script(Reply("the answer", hold=hold))
-    side, ref = await house.connect()
+    side, ref = await chat_connections.connect()
     chat = (await side.call("_chat/open", keep=True))["chat"]["chat"]
     await side.begin("_chat/line", chat=chat, line="hello")
     await fake_model.arrived(1)
     ref.cancel()
     await ref.wait()
-    again, _ = await house.connect()
+    again, _ = await chat_connections.connect()
     assert (await again.call("_chat/get", chat=chat))["chat"]["run"] is not None
     hold.set()
     with trio.fail_after(60):
@@ -226,12 +232,17 @@ async def test_a_chat_that_is_kept_goes_on_with_its_run(house: House, fake_model
     ],
 )
 async def test_9_5_and_9_6_preludes(
-    house: House, root: callboard.Root, prelude: str, role: str | None, session: str | None, notes: int
+    chat_connections: ChatConnections,
+    root: callboard.Root,
+    prelude: str,
+    role: str | None,
+    session: str | None,
+    notes: int,
 ) -> None:
     (root.config_dir / "roles").mkdir()
     (root.config_dir / "roles" / "pirate.md").write_text("Talk like a pirate.")
     root.settings.other["repl_prelude"] = prelude
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     opened = await side.call("_chat/open")
     assert (opened["chat"].get("role"), opened["chat"].get("session")) == (role, session)
     assert len(opened.get("notes", [])) == notes
@@ -239,9 +250,11 @@ async def test_9_5_and_9_6_preludes(
     assert plain["chat"].get("role") is None
 
 
-async def test_it_opens_in_what_is_wanted(house: House, fake_model: FakeModels, tmp_path: Path) -> None:
+async def test_it_opens_in_what_is_wanted(
+    chat_connections: ChatConnections, fake_model: FakeModels, tmp_path: Path
+) -> None:
     (tmp_path / "notes.txt").write_text("the sky is green")
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     opened = await side.call("_chat/open", role_prompt="Be brief.", session="work", files=[f"{tmp_path}/notes.txt"])
     assert opened["chat"]["session"] == "work"
     await side.call("_chat/line", chat=opened["chat"]["chat"], line="hello")
@@ -250,22 +263,24 @@ async def test_it_opens_in_what_is_wanted(house: House, fake_model: FakeModels, 
     for wrong in ({"role": "nobody"}, {"agent": "nobody"}, {"role": "code", "role_prompt": "x"}, {"model": "no:model"}):
         with pytest.raises(RuntimeError):
             await side.call("_chat/open", **wrong)
-    assert len(house.chats.open) == 1
+    assert len(chat_connections.chats.open) == 1
 
 
 async def test_a_chat_begins_with_a_macro_whose_arguments_are_taken_as_they_are(
-    house: House, hub: Hub, fake_model: FakeModels
+    chat_connections: ChatConnections, hub: Hub, fake_model: FakeModels
 ) -> None:
     folder = hub.root.config_dir / "macros"
     folder.mkdir()
     (folder / "say it.yaml").write_text("variables:\n  - name: what\nsteps:\n  - 'say {{what}}'\n")
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     await side.call("_chat/open", macro="say it", macro_arguments=['it\'s `odd` "so"\nand more'])
     assert fake_model.requests[-1].prompt.endswith('say it\'s `odd` "so"\nand more')
 
 
-async def test_lines_are_played_in_the_order_in_which_they_came(house: House, fake_model: FakeModels) -> None:
-    side, _ = await house.connect()
+async def test_lines_are_played_in_the_order_in_which_they_came(
+    chat_connections: ChatConnections, fake_model: FakeModels
+) -> None:
+    side, _ = await chat_connections.connect()
     for _ in range(15):
         chat = (await side.call("_chat/open"))["chat"]["chat"]
         asked = len(fake_model.requests)
@@ -275,8 +290,10 @@ async def test_lines_are_played_in_the_order_in_which_they_came(house: House, fa
         assert [each.prompt for each in fake_model.requests[asked:]] == ["one", "two"]
 
 
-async def test_a_line_that_is_taken_back_before_it_begins_holds_none_up(house: House, fake_model: FakeModels) -> None:
-    side, _ = await house.connect()
+async def test_a_line_that_is_taken_back_before_it_begins_holds_none_up(
+    chat_connections: ChatConnections, fake_model: FakeModels
+) -> None:
+    side, _ = await chat_connections.connect()
     chat = (await side.call("_chat/open"))["chat"]["chat"]
     first = await side.begin("_chat/line", chat=chat, line="one")
     second = await side.begin("_chat/line", chat=chat, line="two")
@@ -286,11 +303,11 @@ async def test_a_line_that_is_taken_back_before_it_begins_holds_none_up(house: H
 
 
 async def test_a_line_that_waits_for_the_end_of_the_one_before_keeps_its_place(
-    house: House, fake_model: FakeModels
+    chat_connections: ChatConnections, fake_model: FakeModels
 ) -> None:
     hold = trio.Event()
     fake_model.script("word " * 200, Reply("a summary", hold=hold), "second answer", "a summary", "third answer")
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     chat = (await side.call("_chat/open", session="s"))["chat"]["chat"]
     await side.call("_chat/line", chat=chat, line=".set compression_threshold 100")
     lines = [await side.begin("_chat/line", chat=chat, line="one")]
@@ -307,9 +324,11 @@ async def test_a_line_that_waits_for_the_end_of_the_one_before_keeps_its_place(
     assert fake_model.requests[2].prompt == "two"
 
 
-async def test_a_closed_chat_plays_no_line_that_waited(house: House, hub: Hub, fake_model: FakeModels) -> None:
+async def test_a_closed_chat_plays_no_line_that_waited(
+    chat_connections: ChatConnections, hub: Hub, fake_model: FakeModels
+) -> None:
     fake_model.script("word " * 200, Reply("a summary", hold=trio.Event()))
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     chat = (await side.call("_chat/open", session="s"))["chat"]["chat"]
     await side.call("_chat/line", chat=chat, line=".set compression_threshold 100")
     await side.begin("_chat/line", chat=chat, line="one")
@@ -324,9 +343,9 @@ async def test_a_closed_chat_plays_no_line_that_waited(house: House, hub: Hub, f
 
 
 async def test_a_chat_that_is_closed_before_its_line_begins_plays_it_not(
-    house: House, hub: Hub, fake_model: FakeModels
+    chat_connections: ChatConnections, hub: Hub, fake_model: FakeModels
 ) -> None:
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     chat = (await side.call("_chat/open"))["chat"]["chat"]
     line = await side.begin("_chat/line", chat=chat, line="one")
     await side.call("_chat/close", chat=chat)
@@ -335,54 +354,58 @@ async def test_a_chat_that_is_closed_before_its_line_begins_plays_it_not(
     assert not [each for each in hub.list(LOCAL) if each.status == "done"]
 
 
-async def test_a_subject_has_so_many_chats_and_others_have_room(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subject_has_so_many_chats_and_others_have_room(
+    chat_connections: ChatConnections, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(chat_module, "MOST_OF_ONE", 3)
     bob = Caller("bob", frozenset({"run:agents", "read:runs", "write:runs"}))
-    side, ref = await house.connect(bob)
+    side, ref = await chat_connections.connect(bob)
     for _ in range(3):
         await side.call("_chat/open", keep=True)
     with pytest.raises(RuntimeError, match=says("front.chat.chat.Chats.new", owner="bob", own=3)):
         await side.call("_chat/open")
     ref.cancel()
     await ref.wait()
-    other, _ = await house.connect()
+    other, _ = await chat_connections.connect()
     await other.call("_chat/open")
-    for chat in house.chats.open.values():
+    for chat in chat_connections.chats.open.values():
         chat.touched -= chat_module.KEPT_FOR + 1
-    again, _ = await house.connect(bob)
+    again, _ = await chat_connections.connect(bob)
     await again.call("_chat/open")
-    assert [chat.owner for chat in house.chats.open.values()] == ["local", "bob"]
+    assert [chat.owner for chat in chat_connections.chats.open.values()] == ["local", "bob"]
 
 
-async def test_a_kept_chat_that_is_at_work_is_not_closed_for_its_age(house: House, fake_model: FakeModels) -> None:
+async def test_a_kept_chat_that_is_at_work_is_not_closed_for_its_age(
+    chat_connections: ChatConnections, fake_model: FakeModels
+) -> None:
     hold = trio.Event()
     fake_model.script(Reply("x", hold=hold))
-    side, _ = await house.connect()
+    side, _ = await chat_connections.connect()
     chat = (await side.call("_chat/open", keep=True))["chat"]["chat"]
     line = await side.begin("_chat/line", chat=chat, line="hello")
     await fake_model.arrived(1)
-    house.chats.open[chat].touched -= chat_module.KEPT_FOR + 1
+    chat_connections.chats.open[chat].touched -= chat_module.KEPT_FOR + 1
     await side.call("_chat/open")
-    assert chat in house.chats.open
+    assert chat in chat_connections.chats.open
     hold.set()
     await side.result(line)
 
 
 @pytest.mark.parametrize("ending", ["_chat/close", "gone", "lagged"])
 async def test_who_watches_is_told_that_a_chat_has_ended(
-    house: House, monkeypatch: pytest.MonkeyPatch, ending: str
+    chat_connections: ChatConnections, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     if ending == "lagged":
         monkeypatch.setattr(clients, "MOST_BEHIND", 300)
-    first, ref = await house.connect()
-    second, _ = await house.connect()
+    first, ref = await chat_connections.connect()
+    second, _ = await chat_connections.connect()
     chat = (await first.call("_chat/open"))["chat"]["chat"]
     await second.call("_chat/watch", chat=chat)
     if ending == "gone":
         ref.cancel()
     elif ending == "lagged":
         for _ in range(3):
-            house.chats.open[chat].watched("_chat/said", Said(chat=chat, kind="text", text="x"))
+            chat_connections.chats.open[chat].watched("_chat/said", Said(chat=chat, kind="text", text="x"))
     else:
         await first.call("_chat/close", chat=chat)
     with trio.fail_after(60):
@@ -394,15 +417,15 @@ async def test_who_watches_is_told_that_a_chat_has_ended(
 
 @pytest.mark.parametrize(("length", "count"), [(200, 6_000), (40_000, 2_500)])
 async def test_who_reads_nothing_of_a_chat_costs_so_many_bytes_at_most(
-    house: House, hub: Hub, length: int, count: int
+    chat_connections: ChatConnections, hub: Hub, length: int, count: int
 ) -> None:
     """100 MB of output in long frames, and many short ones; who reads them meanwhile gets them all."""
-    slow, _ = await house.connect()
-    reader, _ = await house.connect()
+    slow, _ = await chat_connections.connect()
+    reader, _ = await chat_connections.connect()
     id = (await reader.call("_chat/open"))["chat"]["chat"]
     for side in (slow, reader):
         await side.call("_chat/watch", chat=id)
-    chat, slow.reads, got, most = house.chats.open[id], trio.Event(), 0, 0
+    chat, slow.reads, got, most = chat_connections.chats.open[id], trio.Event(), 0, 0
     with hub.unread.of("local") as unread:
         tracemalloc.start()
         for number in range(1, count + 1):
@@ -428,33 +451,35 @@ async def test_who_reads_nothing_of_a_chat_costs_so_many_bytes_at_most(
     assert len(slow.said("_chat/said")) == 1, "that which was on its way"
 
 
-async def test_all_watchers_of_a_key_share_its_bytes(house: House, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_watchers_of_a_key_share_its_bytes(
+    chat_connections: ChatConnections, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clients, "MOST_BYTES", 10_000)
-    sides = [(await house.connect())[0] for _ in range(4)]
+    sides = [(await chat_connections.connect())[0] for _ in range(4)]
     id = (await sides[0].call("_chat/open"))["chat"]["chat"]
     for side in sides:
         await side.call("_chat/watch", chat=id)
         side.reads = trio.Event()
     with hub.unread.of("local") as unread:
         for _ in range(20):
-            house.chats.open[id].watched("_chat/said", Said(chat=id, kind="text", text="x" * 1_000))
+            chat_connections.chats.open[id].watched("_chat/said", Said(chat=id, kind="text", text="x" * 1_000))
             assert unread.bytes <= 10_000
-        for ref in house.ends:
+        for ref in chat_connections.ends:
             ref.cancel()
             await ref.wait()
         assert unread.bytes == 0
 
 
 async def test_who_comes_later_is_told_what_was_said_before_once_and_only_what_they_may_see(
-    house: House, fake_model: FakeModels
+    chat_connections: ChatConnections, fake_model: FakeModels
 ) -> None:
-    first, _ = await house.connect()
+    first, _ = await chat_connections.connect()
     chat = (await first.call("_chat/open"))["chat"]["chat"]
     await first.call("_chat/line", chat=chat, line="hello")
     await first.call("_chat/line", chat=chat, line=".help")
     await first.call("_chat/line", chat=chat, line="!echo from the shell")
     assert (await first.call("_chat/watch", chat=chat))["told"] == []
-    second, _ = await house.connect()
+    second, _ = await chat_connections.connect()
     watching = await second.call("_chat/watch", chat=chat, after=0)
     told = [each.get("began") or each["said"] for each in watching["told"]]
     assert [each["seq"] for each in told] == [1, 2, 3]
@@ -462,7 +487,7 @@ async def test_who_comes_later_is_told_what_was_said_before_once_and_only_what_t
     assert [each["seq"] for each in first.said("_chat/began") + first.said("_chat/said")] == [1, 2, 3]
     rest = await second.call("_chat/watch", chat=chat, after=2)
     assert [each["said"]["seq"] for each in rest["told"]] == [3]
-    reader, _ = await house.connect(Caller("local", frozenset({"read:runs"})))
+    reader, _ = await chat_connections.connect(Caller("local", frozenset({"read:runs"})))
     seen = (await reader.call("_chat/watch", chat=chat, after=0))["told"]
     assert [(each.get("began") or each["said"])["seq"] for each in seen] == [1, 2]
     await first.call("_chat/line", chat=chat, line="!echo again")
@@ -483,9 +508,11 @@ def test_what_is_kept_for_those_who_come_later_is_bounded() -> None:
     assert len(kept.after(0, lambda _: True)) == MOST
 
 
-async def test_who_watches_no_more_hears_nothing_not_even_its_end_and_may_watch_again(house: House) -> None:
-    first, _ = await house.connect()
-    second, _ = await house.connect()
+async def test_who_watches_no_more_hears_nothing_not_even_its_end_and_may_watch_again(
+    chat_connections: ChatConnections,
+) -> None:
+    first, _ = await chat_connections.connect()
+    second, _ = await chat_connections.connect()
     chat = (await first.call("_chat/open"))["chat"]["chat"]
     await second.call("_chat/unwatch", chat=chat)
     for _ in range(2):
@@ -502,8 +529,10 @@ async def test_who_watches_no_more_hears_nothing_not_even_its_end_and_may_watch_
     assert len(second.said("_chat/closed")) == 1
 
 
-async def test_a_question_that_ends_with_its_connection_is_no_answer(house: House, fake_model: FakeModels) -> None:
-    first, ref = await house.connect()
+async def test_a_question_that_ends_with_its_connection_is_no_answer(
+    chat_connections: ChatConnections, fake_model: FakeModels
+) -> None:
+    first, ref = await chat_connections.connect()
     first.silent = True
     chat = (await first.call("_chat/open", session="", keep=True))["chat"]["chat"]
     await first.call("_chat/line", chat=chat, line="hello")
@@ -513,15 +542,17 @@ async def test_a_question_that_ends_with_its_connection_is_no_answer(house: Hous
             await trio.sleep(0.01)
     ref.cancel()
     await ref.wait()
-    second, _ = await house.connect()
+    second, _ = await chat_connections.connect()
     info = (await second.call("_chat/get", chat=chat))["chat"]
     assert (info["session"], info["turns"]) == ("temp", 1)
 
 
-async def test_a_client_that_may_read_nothing_learns_not_whether_a_chat_is_there(house: House) -> None:
-    first, _ = await house.connect()
+async def test_a_client_that_may_read_nothing_learns_not_whether_a_chat_is_there(
+    chat_connections: ChatConnections,
+) -> None:
+    first, _ = await chat_connections.connect()
     chat = (await first.call("_chat/open"))["chat"]["chat"]
-    stranger, _ = await house.connect(Caller("eve", frozenset({"run:agents"})))
+    stranger, _ = await chat_connections.connect(Caller("eve", frozenset({"run:agents"})))
     told = []
     for id in (chat, "chat-00000000"):
         with pytest.raises(RuntimeError) as refused:

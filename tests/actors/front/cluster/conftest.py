@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import House, Standing
+from support.cluster import ClusterProcesses, Standing
 from support.cutting_proxy import Link
 from support.postgres import Postgres, running
 
@@ -16,8 +16,8 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def house(tmp_path: Path, postgres: Postgres) -> Iterator[House]:
-    made = House(tmp_path, postgres.database())
+def cluster_processes(tmp_path: Path, postgres: Postgres) -> Iterator[ClusterProcesses]:
+    made = ClusterProcesses(tmp_path, postgres.database())
     try:
         yield made
     finally:
@@ -25,26 +25,26 @@ def house(tmp_path: Path, postgres: Postgres) -> Iterator[House]:
 
 
 @pytest.fixture
-def own(tmp_path: Path, free_port: int) -> Iterator[tuple[Postgres, House, Link]]:
+def own(tmp_path: Path, free_port: int) -> Iterator[tuple[Postgres, ClusterProcesses, Link]]:
     """A database of its own with a port, and a link to it that can be cut."""
     with running(free_port) as server:
         link = Link(free_port)
-        house = House(tmp_path, server.database())
+        cluster_processes = ClusterProcesses(tmp_path, server.database())
         try:
-            yield server, house, link
+            yield server, cluster_processes, link
         finally:
-            house.end_all()
+            cluster_processes.end_all()
             link.end()
 
 
 @pytest.fixture(scope="module")
 def standing(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Standing]:
     """Two workers, `one` and `two`, which have these labels, and a gateway: for tests that end none of them."""
-    house = House(tmp_path_factory.mktemp("standing"), postgres.database())
+    cluster_processes = ClusterProcesses(tmp_path_factory.mktemp("standing"), postgres.database())
     try:
-        house.worker("one", "--room", "3", "--has", "one")
-        house.worker("two", "--room", "3", "--has", "two")
-        with house.client(house.gateway()) as http:
-            yield house, http
+        cluster_processes.worker("one", "--room", "3", "--has", "one")
+        cluster_processes.worker("two", "--room", "3", "--has", "two")
+        with cluster_processes.client(cluster_processes.gateway()) as http:
+            yield cluster_processes, http
     finally:
-        house.end_all()
+        cluster_processes.end_all()

@@ -1,9 +1,9 @@
 """The great run of the durability tests (`whole`), played by workers of a cluster: the first of them is killed, and
 another goes on.
 
-One house plays it many times, one after another: its gateway, its model and the worker that goes on stay, so that each
-time costs one start of a process. The first worker gets the run by a label that only it has; the label is taken from
-the run when that worker is dead, as if any could have played it.
+One cluster executes it many times, one after another. Its gateway, its model and the surviving worker stay, so that
+each time costs one start of a process. The first worker gets the run by a label that only it has; the label is taken
+from the run when that worker is dead, as if any could have played it.
 
 The workers share a disk, since python nodes of a workflow leave files in its workspace.
 """
@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
 from family import PERSONS
 from flow import ANSWERS
-from support.cluster import SWEEPS, House, Process, info, until
+from support.cluster import SWEEPS, ClusterProcesses, Process, info, until
 from support.fake_models import FakeModels
-from whole import WholeHouse
+from whole import KilledWholeRun
 
 from callboard.protocol.journal import AnyRow, decode
 from callboard.supervisors.cluster.database import connected
@@ -31,7 +31,7 @@ MOST = 100_000
 """Rows of a run."""
 
 
-class GreatHouse(WholeHouse):
+class ClusterRun(KilledWholeRun):
     """See the module.
 
     Attributes:
@@ -41,7 +41,7 @@ class GreatHouse(WholeHouse):
 
     def __init__(self, home: Path, models: FakeModels, dsn: str) -> None:
         super().__init__(home, models)
-        self.cluster = House(home / "cluster", dsn, self.config, disk=home / "state")
+        self.cluster = ClusterProcesses(home / "cluster", dsn, self.config, disk=home / "state")
         self.run = ""
         self._shown: dict[str, dict[str, Any]] = {}
         self._given: set[str] = set()

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
 from played_agents import Said
-from support.cluster import House
+from support.cluster import ClusterProcesses
 from support.fake_models import Reply, Request
 
 EFFECTS = {
@@ -55,9 +55,9 @@ time.sleep({pause})
 """
 
 
-def write(house: House) -> None:
-    """The agents and the workflow, beside the graphs that a house has."""
-    agents = house.config / "agents"
+def write(cluster_processes: ClusterProcesses) -> None:
+    """The agents and the workflow, beside the graphs of every cluster test."""
+    agents = cluster_processes.config / "agents"
     for name, more in (("clerk", {"can_spawn_agents": True}), ("mate", {})):
         (agents / name).mkdir()
         config = {"name": name, "instructions": f"AGENT {name}.", "global_tools": ["execute_command"], **more}
@@ -65,13 +65,13 @@ def write(house: House) -> None:
     functions = agents / "chain" / "functions" / "function_calling"
     functions.mkdir(parents=True)
     (agents / "chain" / "flow.yaml").write_text(CHAIN)
-    body = DO.format(world=str(house.world), line='f"{tag} mark"', pause=PAUSE).replace("\n", "\n    ")
+    body = DO.format(world=str(cluster_processes.world), line='f"{tag} mark"', pause=PAUSE).replace("\n", "\n    ")
     (functions / "ours.py").write_text(f"def mark(tag: str) -> str:{body}\n    return 'marked'\n")
 
 
-def target(house: House, kind: str) -> str:
+def target(cluster_processes: ClusterProcesses, kind: str) -> str:
     """What a run of this kind is of."""
-    return str(house.config / "agents" / "chain" / "flow.yaml") if kind == "chain" else kind
+    return str(cluster_processes.config / "agents" / "chain" / "flow.yaml") if kind == "chain" else kind
 
 
 def say(world: Path, request: Request) -> Reply:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from support.cluster import House, Standing, all_over, answer_all, info, over, until
+from support.cluster import ClusterProcesses, Standing, all_over, answer_all, info, over, until
 from support.control_hub import Client
 from support.fake_models import FakeModels, Reply
 from support.postgres import Postgres
@@ -20,33 +20,33 @@ from trio_websocket import open_websocket_url
 
 
 def test_a_run_of_a_gateway_is_played_by_a_worker_that_has_no_agents_of_its_own(standing: Standing) -> None:
-    house, http = standing
-    run = house.start(http, "steps")
+    cluster_processes, http = standing
+    run = cluster_processes.start(http, "steps")
     told = over(http, run)
-    assert (told["status"], told["output"], told["name"]) == ("done", f"all of {house.runs[run]}", "steps")
-    assert house.wrongs(runs=[run]) == []
+    assert (told["status"], told["output"], told["name"]) == ("done", f"all of {cluster_processes.runs[run]}", "steps")
+    assert cluster_processes.wrongs(runs=[run]) == []
     events = http.get(f"/v1/runs/{run}/events", params={"limit": 1000}).json()["events"]
     kinds = [event["kind"] for event in events]
     assert (kinds[0], kinds[-1]) == ("run.started", "run.finished")
     assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
-    assert not (house.home / "one" / "config" / "agents").exists()
+    assert not (cluster_processes.home / "one" / "config" / "agents").exists()
 
 
-def test_a_run_waits_in_the_queue_for_a_worker_that_has_what_it_needs(house: House) -> None:
-    house.worker("plain")
-    http = house.client(house.gateway())
-    run = house.start(http, "nothing", needs=["gpu"])
-    other = house.start(http, "nothing")
+def test_a_run_waits_in_the_queue_for_a_worker_that_has_what_it_needs(cluster_processes: ClusterProcesses) -> None:
+    cluster_processes.worker("plain")
+    http = cluster_processes.client(cluster_processes.gateway())
+    run = cluster_processes.start(http, "nothing", needs=["gpu"])
+    other = cluster_processes.start(http, "nothing")
     assert over(http, other)["status"] == "done"
     assert info(http, run)["status"] == "queued"
-    house.worker("gpu", "--has", "gpu,browser")
+    cluster_processes.worker("gpu", "--has", "gpu,browser")
     assert over(http, run)["status"] == "done"
 
 
-def test_a_question_of_any_worker_is_answered_at_any_gateway_once(house: House) -> None:
-    house.worker("one")
-    first, second = (house.client(house.gateway(name)) for name in ("first", "second"))
-    run = house.start(first, "asks")
+def test_a_question_of_any_worker_is_answered_at_any_gateway_once(cluster_processes: ClusterProcesses) -> None:
+    cluster_processes.worker("one")
+    first, second = (cluster_processes.client(cluster_processes.gateway(name)) for name in ("first", "second"))
+    run = cluster_processes.start(first, "asks")
     (question,) = until(lambda: second.get("/v1/questions").json()["questions"])
     assert question["run"] == run
     assert until(lambda: info(second, run)["status"] == "waiting")
@@ -57,48 +57,48 @@ def test_a_question_of_any_worker_is_answered_at_any_gateway_once(house: House) 
     assert answers[0] == 200
     assert answers[1] in (404, 409)
     assert over(first, run)["output"] == "yes"
-    assert house.wrongs(["one", "last"]) == []
+    assert cluster_processes.wrongs(["one", "last"]) == []
 
 
 def test_a_run_is_cancelled_in_the_queue_and_at_its_worker(standing: Standing) -> None:
-    house, http = standing
-    queued = house.start(http, "steps", needs=["nobody"])
+    cluster_processes, http = standing
+    queued = cluster_processes.start(http, "steps", needs=["nobody"])
     assert http.post(f"/v1/runs/{queued}/cancel").status_code == 200
     assert over(http, queued)["status"] == "cancelled"
-    run = house.start(http, "asks")
+    run = cluster_processes.start(http, "asks")
     until(lambda: http.get("/v1/questions").json()["questions"])
     assert http.post(f"/v1/runs/{run}/cancel").status_code == 200
     assert over(http, run)["status"] == "cancelled"
     assert http.get("/v1/questions").json()["questions"] == []
 
 
-def test_a_worker_that_is_told_to_end_hands_its_runs_to_the_others_at_once(house: House) -> None:
-    one = house.worker("one")
-    http = house.client(house.gateway())
-    runs = [house.start(http, "asks") for _ in range(3)]
+def test_a_worker_that_is_told_to_end_hands_its_runs_to_the_others_at_once(cluster_processes: ClusterProcesses) -> None:
+    one = cluster_processes.worker("one")
+    http = cluster_processes.client(cluster_processes.gateway())
+    runs = [cluster_processes.start(http, "asks") for _ in range(3)]
     until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
-    house.worker("two")
+    cluster_processes.worker("two")
     one.end(signal.SIGTERM)
-    until(lambda: all(house.owner(run) == "two" for run in runs))
+    until(lambda: all(cluster_processes.owner(run) == "two" for run in runs))
     all_over(http, runs)
-    assert house.wrongs(["one", "last"]) == []
-    assert house.sql("select * from callboard.counts") == []  # nobody was taken for dead
+    assert cluster_processes.wrongs(["one", "last"]) == []
+    assert cluster_processes.sql("select * from callboard.counts") == []  # nobody was taken for dead
 
 
 def test_a_file_that_is_wrong_is_refused_by_the_gateway_and_reaches_no_worker(standing: Standing) -> None:
-    house, http = standing
-    (house.config / "agents" / "wrong").mkdir()
-    (house.config / "agents" / "wrong" / "graph.yaml").write_text("name: x\nnodes: {}\n")
-    before = house.sql("select count(*) from callboard.runs")
+    cluster_processes, http = standing
+    (cluster_processes.config / "agents" / "wrong").mkdir()
+    (cluster_processes.config / "agents" / "wrong" / "graph.yaml").write_text("name: x\nnodes: {}\n")
+    before = cluster_processes.sql("select count(*) from callboard.runs")
     answer = http.post("/v1/runs", json={"target": "wrong"})
     assert answer.status_code == 400
     assert "graph.yaml" in answer.json()["error"]["message"]
-    assert house.sql("select count(*) from callboard.runs") == before
+    assert cluster_processes.sql("select count(*) from callboard.runs") == before
 
 
 def test_a_run_that_is_over_can_be_removed_and_one_under_way_not(standing: Standing) -> None:
-    house, http = standing
-    run, other = house.start(http, "nothing"), house.start(http, "asks")
+    cluster_processes, http = standing
+    run, other = cluster_processes.start(http, "nothing"), cluster_processes.start(http, "asks")
     over(http, run)
     assert http.delete(f"/v1/runs/{run}").status_code in (200, 204)
     assert http.get(f"/v1/runs/{run}").status_code == 404
@@ -108,11 +108,14 @@ def test_a_run_that_is_over_can_be_removed_and_one_under_way_not(standing: Stand
 
 
 def test_the_actors_of_a_run_are_seen_and_steered_at_a_gateway(standing: Standing) -> None:
-    house, http = standing
-    run = house.start(http, "asks")
+    cluster_processes, http = standing
+    run = cluster_processes.start(http, "asks")
     until(lambda: http.get("/v1/questions").json()["questions"])
     url = str(http.base_url)
-    environ = {"CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "), "HOME": str(house.home)}
+    environ = {
+        "CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "),
+        "HOME": str(cluster_processes.home),
+    }
     argv = [str(Path(sys.executable).with_name("callboard")), "top", run, "-o", "json", "--url", url]
     done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, **environ}, check=False)
     assert done.returncode == 0, done.stderr
@@ -125,8 +128,10 @@ def test_the_actors_of_a_run_are_seen_and_steered_at_a_gateway(standing: Standin
 
 
 async def test_the_actors_of_all_workers_are_watched_at_a_gateway_as_they_come_and_go(standing: Standing) -> None:
-    house, http = standing
-    runs = await trio.to_thread.run_sync(lambda: [house.start(http, "asks", needs=[of]) for of in ("one", "two")])
+    cluster_processes, http = standing
+    runs = await trio.to_thread.run_sync(
+        lambda: [cluster_processes.start(http, "asks", needs=[of]) for of in ("one", "two")]
+    )
     headers = [(b"Authorization", http.headers["authorization"].encode())]
     url = f"ws://127.0.0.1:{http.base_url.port}/ws"
     async with open_websocket_url(url, extra_headers=headers) as websocket:
@@ -152,26 +157,26 @@ async def changes(client: Client, id: str, known: dict[str, Any]) -> None:
         known.pop(path, None)
 
 
-def test_what_is_kept_of_a_run_is_read_at_a_gateway_and_pruned_by_it(house: House) -> None:
-    (house.config / "config.yaml").write_text("api: {keep_runs: 2}\n")
-    house.worker("one")
-    http = house.client(house.gateway())
-    runs = [house.start(http, "nothing") for _ in range(4)]
+def test_what_is_kept_of_a_run_is_read_at_a_gateway_and_pruned_by_it(cluster_processes: ClusterProcesses) -> None:
+    (cluster_processes.config / "config.yaml").write_text("api: {keep_runs: 2}\n")
+    cluster_processes.worker("one")
+    http = cluster_processes.client(cluster_processes.gateway())
+    runs = [cluster_processes.start(http, "nothing") for _ in range(4)]
     all_over(http, runs)
     text = until(lambda: "cluster_workers 1.0" in (text := http.get("/metrics").text) and text)
     assert "cluster_queued_runs 0.0" in text
-    house.processes[-1].end(signal.SIGTERM)
-    http = house.client(house.gateway("another"))
-    until(lambda: house.sql("select count(*) from callboard.runs") == [(2,)])
+    cluster_processes.processes[-1].end(signal.SIGTERM)
+    http = cluster_processes.client(cluster_processes.gateway("another"))
+    until(lambda: cluster_processes.sql("select count(*) from callboard.runs") == [(2,)])
     until(lambda: http.get(f"/v1/runs/{runs[0]}").status_code == 404)
     assert http.get(f"/v1/runs/{runs[3]}").json()["output"].startswith("nothing of")
 
 
 def test_a_file_that_is_named_is_played_with_what_lies_beside_it(standing: Standing) -> None:
-    house, http = standing
-    run = house.start(http, str(house.config / "agents" / "steps" / "graph.yaml"))
+    cluster_processes, http = standing
+    run = cluster_processes.start(http, str(cluster_processes.config / "agents" / "steps" / "graph.yaml"))
     assert over(http, run)["status"] == "done"
-    assert house.wrongs(runs=[run]) == []
+    assert cluster_processes.wrongs(runs=[run]) == []
 
 
 async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
@@ -179,14 +184,17 @@ async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
 ) -> None:
     attached = trio.Event()
     fake_model.answer_with(lambda _: Reply(text="one two three four five six", piece=4, gap=0.2, hold=attached))
-    house = House(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
+    cluster_processes = ClusterProcesses(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
 
     def follows() -> list[str]:
-        house.worker("one")
-        http = house.client(house.gateway())
-        run = house.start(http, "thinks")
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
+        run = cluster_processes.start(http, "thinks")
         argv = [str(Path(sys.executable).with_name("callboard")), "attach", run, "-o", "stream-json"]
-        environ = {"CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "), "HOME": str(house.home)}
+        environ = {
+            "CALLBOARD_TOKEN": http.headers["authorization"].removeprefix("Bearer "),
+            "HOME": str(cluster_processes.home),
+        }
         argv += ["--url", str(http.base_url)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env={**os.environ, **environ}) as process:
             assert process.stdout is not None
@@ -199,7 +207,7 @@ async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
     try:
         lines = [json.loads(line) for line in await trio.to_thread.run_sync(follows)]
     finally:
-        await trio.to_thread.run_sync(house.end_all)
+        await trio.to_thread.run_sync(cluster_processes.end_all)
     pieces = [line["data"]["text"] for line in lines if line.get("kind") == "llm.delta"]
     assert len(pieces) > 2
     numbers = [line["seq"] for line in lines if "seq" in line]
@@ -210,15 +218,15 @@ async def test_what_a_model_says_is_followed_at_a_gateway_piece_by_piece(
 def test_a_question_whose_transaction_ends_after_those_of_later_ones_is_seen(standing: Standing) -> None:
     import psycopg
 
-    house, http = standing
+    cluster_processes, http = standing
 
     def shown() -> set[str]:
         return {each["id"] for each in http.get("/v1/questions").json()["questions"]}
 
-    run = house.start(http, "waits")
+    run = cluster_processes.start(http, "waits")
     (first,) = until(lambda: {id for id in shown() if run.removeprefix("run-") in id})
     late = f"{first}0"
-    with psycopg.connect(house.dsn, client_encoding="UTF8") as db:
+    with psycopg.connect(cluster_processes.dsn, client_encoding="UTF8") as db:
         db.execute(
             "insert into callboard.questions(id, run, data, changed)"
             " select %s, run, convert_to(replace(convert_from(data, 'UTF8'), %s, %s), 'UTF8'),"
@@ -227,7 +235,7 @@ def test_a_question_whose_transaction_ends_after_those_of_later_ones_is_seen(sta
         )
         others = []
         for _ in range(2):  # two polls of the gateway
-            others.append(house.start(http, "waits"))
+            others.append(cluster_processes.start(http, "waits"))
             until(lambda: any(others[-1].removeprefix("run-") in id for id in shown()))
         assert late not in shown()
     until(lambda: late in shown(), 60)

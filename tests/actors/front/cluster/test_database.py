@@ -22,7 +22,7 @@ from support.descendants import HELPERS, name_of
 sys.path.insert(0, str(Path(__file__).parents[2] / "runs" / "durable"))
 
 from playing import fill
-from support.cluster import House, Process, all_over, answer_all, over, until
+from support.cluster import ClusterProcesses, Process, all_over, answer_all, over, until
 from support.ports import reserved_port
 from support.postgres import Postgres, find_programs, running
 
@@ -69,52 +69,52 @@ def small_disk() -> Iterator[Path]:
 
 
 @pytest.fixture
-def full(tmp_path: Path) -> Iterator[tuple[Postgres, House]]:
-    """A database on a small disk, and a house with a graph that needs room."""
+def full(tmp_path: Path) -> Iterator[tuple[Postgres, ClusterProcesses]]:
+    """A database on a small disk, and a cluster with a graph that needs room."""
     find_programs()
     with small_disk() as place:
         server = Postgres(place)
         server.start()
-        house = House(tmp_path, server.database())
-        directory = house.config / "agents" / "heavy"
+        cluster_processes = ClusterProcesses(tmp_path, server.database())
+        directory = cluster_processes.config / "agents" / "heavy"
         directory.mkdir()
         (directory / "graph.yaml").write_text(HEAVY)
         for effect in EFFECTS:
-            (directory / f"{effect}.sh").write_text(SCRIPT.format(effect=effect, world=house.world))
+            (directory / f"{effect}.sh").write_text(SCRIPT.format(effect=effect, world=cluster_processes.world))
         try:
-            yield server, house
+            yield server, cluster_processes
         finally:
-            house.end_all()
+            cluster_processes.end_all()
             server.stop()
 
 
 @pytest.mark.parametrize("what", ["tables", pytest.param("log", marks=pytest.mark.soak)])
 def test_while_the_database_is_full_runs_wait_before_their_next_effect_and_then_go_on(
-    full: tuple[Postgres, House], what: str
+    full: tuple[Postgres, ClusterProcesses], what: str
 ) -> None:
-    server, house = full
-    workers = {name: house.worker(name) for name in ("one", "two")}
-    http = house.client(house.gateway())
-    runs = [house.start(http, "heavy") for _ in range(4)]
-    until(lambda: house.world.exists())
-    owners = {house.owner(run) for run in runs} - {""}
+    server, cluster_processes = full
+    workers = {name: cluster_processes.worker(name) for name in ("one", "two")}
+    http = cluster_processes.client(cluster_processes.gateway())
+    runs = [cluster_processes.start(http, "heavy") for _ in range(4)]
+    until(lambda: cluster_processes.world.exists())
+    owners = {cluster_processes.owner(run) for run in runs} - {""}
     fill(server.home / "filler")
     if what == "log":  # its next segment has no room: the whole server ends, again and again
         with suppress(psycopg.Error):
-            house.sql("select pg_switch_wal()")
+            cluster_processes.sql("select pg_switch_wal()")
     for name in owners:
         workers[name].see("runs are paused before their next effect")
     until(lambda: not any(scripts(workers[name]) for name in owners))  # scripts that had started have ended
-    done = house.world.read_text()
+    done = cluster_processes.world.read_text()
     time.sleep(1.0)
-    assert house.world.read_text() == done
+    assert cluster_processes.world.read_text() == done
     assert len(done.splitlines()) < len(runs) * len(EFFECTS)
     (server.home / "filler").unlink()
     if what == "log" and not server.alive:
         server.start()
     all_over(http, runs)
     assert {over(http, run)["status"] for run in runs} == {"done"}
-    assert house.wrongs(EFFECTS) == []
+    assert cluster_processes.wrongs(EFFECTS) == []
 
 
 def scripts(worker: Process) -> list[psutil.Process]:
@@ -152,24 +152,26 @@ def test_when_the_database_fails_over_to_its_replica_runs_go_on_there(tmp_path: 
     with primary_and_replica() as (primary, replica):
         database = primary.database().partition("dbname=")[2].split()[0]
         both = f"host=127.0.0.1,127.0.0.1 port={primary.port},{replica.port} target_session_attrs=read-write"
-        house = House(tmp_path, f"{both} user=me dbname={database}")
+        cluster_processes = ClusterProcesses(tmp_path, f"{both} user=me dbname={database}")
         try:
             for name in ("one", "two"):
-                house.worker(name)
-            http = house.client(house.gateway())
-            runs = [house.start(http, target) for target in ("steps", "asks", "steps", "asks")]
-            until(lambda: house.world.exists())
+                cluster_processes.worker(name)
+            http = cluster_processes.client(cluster_processes.gateway())
+            runs = [cluster_processes.start(http, target) for target in ("steps", "asks", "steps", "asks")]
+            until(lambda: cluster_processes.world.exists())
             answers_until(http, time.monotonic() + moment)
             primary.crash()
             with psycopg.connect(replica.dsn("postgres"), autocommit=True) as db:
                 db.execute("select pg_promote()")
-            house.expire("one", "two")  # as after an absence longer than the leases
+            cluster_processes.expire("one", "two")  # as after an absence longer than the leases
             all_over(http, runs)
-            assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
-            more = house.start(http, "steps")
+            assert [
+                each for each in cluster_processes.wrongs() if "was done 0" not in each
+            ] == []  # `asks` has fewer effects
+            more = cluster_processes.start(http, "steps")
             assert over(http, more)["status"] == "done"
         finally:
-            house.end_all()
+            cluster_processes.end_all()
 
 
 def answers_until(http: httpx.Client, moment: float) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.cluster import House, beside, over, until
+from support.cluster import ClusterProcesses, beside, over, until
 from support.control_hub import Client
 from support.fake_models import FakeModels, Reply, Request
 from support.postgres import Postgres
@@ -51,20 +51,22 @@ def say(asked: Request) -> Reply:
 
 
 @pytest.fixture
-def house(tmp_path: Path, postgres: Postgres, fake_model: FakeModels) -> House:
+def cluster_processes(tmp_path: Path, postgres: Postgres, fake_model: FakeModels) -> ClusterProcesses:
     fake_model.answer_with(say)
-    made = House(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
+    made = ClusterProcesses(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
     (tmp_path / "config" / "agents" / "clerk").mkdir()
     (tmp_path / "config" / "agents" / "clerk" / "config.yaml").write_text(AGENT)
     return made
 
 
-def played(house: House) -> int:
+def played(cluster_processes: ClusterProcesses) -> int:
     """How many runs of the cluster are over."""
-    return int(house.sql("select count(*) from callboard.runs where state = 1")[0][0])
+    return int(cluster_processes.sql("select count(*) from callboard.runs where state = 1")[0][0])
 
 
-async def test_a_conversation_that_a_client_sends_along_is_played_by_a_worker(house: House) -> None:
+async def test_a_conversation_that_a_client_sends_along_is_played_by_a_worker(
+    cluster_processes: ClusterProcesses,
+) -> None:
     messages = [
         {"role": "user", "content": "one"},
         {"role": "assistant", "content": "1 so far"},
@@ -72,8 +74,8 @@ async def test_a_conversation_that_a_client_sends_along_is_played_by_a_worker(ho
     ]
 
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         for number, said in enumerate((messages[:1], messages), 1):
             for streams in (False, True):
                 body = {"model": "agent/clerk", "messages": said, "stream": streams}
@@ -83,7 +85,7 @@ async def test_a_conversation_that_a_client_sends_along_is_played_by_a_worker(ho
                     assert answer.json()["choices"][0]["message"]["content"] == f"{len(said) // 2 + 1} so far"
                 else:
                     assert answer.text.endswith("data: [DONE]\n\n")
-            assert until(lambda count=2 * number: played(house) == count)
+            assert until(lambda count=2 * number: played(cluster_processes) == count)
         ag_ui = {
             "threadId": "t",
             "runId": "r",
@@ -94,18 +96,20 @@ async def test_a_conversation_that_a_client_sends_along_is_played_by_a_worker(ho
         )
         assert told.status_code == 200, told.text
         assert "2 so far" in told.text
-        assert until(lambda: played(house) == 5)
+        assert until(lambda: played(cluster_processes) == 5)
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_what_an_agent_has_said_is_told_to_who_comes_when_it_is_over_without_secrets(house: House) -> None:
-    settings = house.config / "config.yaml"
+async def test_what_an_agent_has_said_is_told_to_who_comes_when_it_is_over_without_secrets(
+    cluster_processes: ClusterProcesses,
+) -> None:
+    settings = cluster_processes.config / "config.yaml"
     settings.write_text(settings.read_text().replace("sk-test", KEY))
 
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         run = http.post("/v1/runs", json={"target": "clerk", "prompt": "one"}).json()["run"]
         over(http, run)
         told = http.get(f"/agui/{run}").text  # the pieces of its text have gone by
@@ -123,34 +127,38 @@ async def test_what_an_agent_has_said_is_told_to_who_comes_when_it_is_over_witho
             pieces = [json.loads(line[6:])["text"] for line in answer.splitlines() if line.startswith('data: {"text"')]
             assert "".join(pieces) == "1 so far"
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_tools_of_the_client_are_called_so_the_gateway_plays_it(house: House) -> None:
+async def test_tools_of_the_client_are_called_so_the_gateway_plays_it(cluster_processes: ClusterProcesses) -> None:
     tool = {"type": "function", "function": {"name": "of_the_client", "parameters": {"type": "object"}}}
 
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         body = {"model": "agent/clerk", "messages": [{"role": "user", "content": "one"}], "tools": [tool]}
         answer = http.post("/v1/chat/completions", json=body).json()
         (call,) = answer["choices"][0]["message"]["tool_calls"]
         assert json.loads(call["function"]["arguments"]) == {"place": "here"}
-        assert played(house) == 0
+        assert played(cluster_processes) == 0
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_permissions_that_tools_ask_for_are_given_at_a_gateway_run_by_run(house: House) -> None:
-    writer = house.config / "agents" / "writer"
+async def test_permissions_that_tools_ask_for_are_given_at_a_gateway_run_by_run(
+    cluster_processes: ClusterProcesses,
+) -> None:
+    writer = cluster_processes.config / "agents" / "writer"
     writer.mkdir()
     (writer / "config.yaml").write_text("name: writer\ninstructions: WRITE\nglobal_tools: [fs_write]\n")
 
     def does() -> None:
-        workers = house.worker("one", "--room", "1"), house.worker("two", "--room", "1")
-        http = house.client(house.gateway())
+        workers = cluster_processes.worker("one", "--room", "1"), cluster_processes.worker("two", "--room", "1")
+        http = cluster_processes.client(cluster_processes.gateway())
         runs = {
-            http.post("/v1/runs", json={"target": "writer", "prompt": f"write {house.home / word}"}).json()["run"]: word
+            http.post("/v1/runs", json={"target": "writer", "prompt": f"write {cluster_processes.home / word}"}).json()[
+                "run"
+            ]: word
             for word in ("yes", "no")
         }
 
@@ -171,10 +179,10 @@ async def test_permissions_that_tools_ask_for_are_given_at_a_gateway_run_by_run(
         assert "the user refused" in told["no"]
         assert "the user refused" not in told["yes"]
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_a_request_whose_run_can_not_begin_fails_as_on_one_machine(house: House) -> None:
+async def test_a_request_whose_run_can_not_begin_fails_as_on_one_machine(cluster_processes: ClusterProcesses) -> None:
     none = {"prompt": "", "agent": "clerk"}
     unknown = {
         "model": "agent/clerk",
@@ -184,8 +192,8 @@ async def test_a_request_whose_run_can_not_begin_fails_as_on_one_machine(house: 
     ag_ui = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
 
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         for path, body in (("/v1/completions", none), ("/v1/chat/completions", unknown)):
             for streams in (False, True):
                 answer = http.post(path, json={**body, "stream": streams})
@@ -194,11 +202,13 @@ async def test_a_request_whose_run_can_not_begin_fails_as_on_one_machine(house: 
         answer = http.post("/agui?target=agent/clerk", json={**ag_ui, "messages": asked})
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "usage"), answer.text
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_an_ag_ui_client_is_interrupted_when_nothing_else_in_its_run_goes_on(house: House) -> None:
-    both = house.config / "agents" / "both"
+async def test_an_ag_ui_client_is_interrupted_when_nothing_else_in_its_run_goes_on(
+    cluster_processes: ClusterProcesses,
+) -> None:
+    both = cluster_processes.config / "agents" / "both"
     both.mkdir()
     (both / "graph.yaml").write_text(BOTH)
     (both / "nothing.sh").write_text("echo '{}'\n")
@@ -206,8 +216,8 @@ async def test_an_ag_ui_client_is_interrupted_when_nothing_else_in_its_run_goes_
     body = {"threadId": "t", "runId": "r", "state": {}, "tools": [], "context": [], "forwardedProps": {}}
 
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         asked = [{"id": "1", "role": "user", "content": "one"}]
         told = http.post("/agui?target=graph/both", json={**body, "messages": asked})
         events = [json.loads(line[6:]) for line in told.text.splitlines() if line.startswith("data: ")]
@@ -218,18 +228,18 @@ async def test_an_ag_ui_client_is_interrupted_when_nothing_else_in_its_run_goes_
         told = http.post("/agui?target=graph/both", json={**body, "messages": [], "resume": [answer]})
         assert '"output":"both of one"' in told.text
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
 async def test_what_is_kept_of_a_run_is_shown_at_a_gateway_when_it_is_over(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    cluster_processes: ClusterProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(house.home)  # where the worker works
+    monkeypatch.chdir(cluster_processes.home)  # where the worker works
     shown: dict[str, Any] = {}
     refused: dict[str, int] = {}
-    settings, wrote = house.config / "config.yaml", house.home / "written.txt"
+    settings, wrote = cluster_processes.config / "config.yaml", cluster_processes.home / "written.txt"
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "keep_requests": True}))
-    (house.config / "agents" / "clerk" / "config.yaml").write_text(AGENT + "global_tools: [fs_write]\n")
+    (cluster_processes.config / "agents" / "clerk" / "config.yaml").write_text(AGENT + "global_tools: [fs_write]\n")
 
     async def looks(url: str, token: str, run: str, other: str) -> None:
         async with open_websocket_url(
@@ -248,9 +258,9 @@ async def test_what_is_kept_of_a_run_is_shown_at_a_gateway_when_it_is_over(
                 shown[method] = await client.result(method, run=other)
 
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
-        run = house.start(http, "nothing")
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
+        run = cluster_processes.start(http, "nothing")
         over(http, run)
         wanted = {"target": "clerk", "prompt": "write written", "yes": True}
         other = http.post("/v1/runs", json=wanted).json()["run"]
@@ -266,26 +276,28 @@ async def test_what_is_kept_of_a_run_is_shown_at_a_gateway_when_it_is_over(
         assert wrote.name in str(shown["_run/changes"])
         assert not wrote.exists(), shown["_run/restore"]
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_run_on_a_cluster_says_why_it_could_not_begin(house: House) -> None:
+async def test_run_on_a_cluster_says_why_it_could_not_begin(cluster_processes: ClusterProcesses) -> None:
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         token = http.headers["authorization"].split()[1]
-        environ = {"PATH": os.environ["PATH"], "HOME": str(house.home), "CALLBOARD_TOKEN": token}
+        environ = {"PATH": os.environ["PATH"], "HOME": str(cluster_processes.home), "CALLBOARD_TOKEN": token}
         for words, why in (([""], "needs a prompt"), (["hi", "--var", "colour=red"], "'colour'")):
             argv = [*CALLBOARD, "run", "clerk", *words, "--on", str(http.base_url)]
             done = subprocess.run(argv, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL)
             assert (done.returncode, done.stdout) == (2, "")
             assert why in done.stderr
-        assert len(house.sql("select 1 from callboard.runs")) == 1  # the first was refused before it was one
+        assert (
+            len(cluster_processes.sql("select 1 from callboard.runs")) == 1
+        )  # the first was refused before it was one
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_a_chat_at_a_gateway_remembers_what_was_said(house: House) -> None:
+async def test_a_chat_at_a_gateway_remembers_what_was_said(cluster_processes: ClusterProcesses) -> None:
     said: list[dict[str, Any]] = []
 
     async def chats(url: str, token: str) -> None:
@@ -300,23 +312,23 @@ async def test_a_chat_at_a_gateway_remembers_what_was_said(house: House) -> None
                 said.append((await client.result("_run/get", run=done["run"]))["run"])
 
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         trio.from_thread.run(chats, str(http.base_url), http.headers["authorization"])
         assert [each["output"] for each in said] == ["1 so far", "2 so far"]
 
-    await beside(house, does)
+    await beside(cluster_processes, does)
 
 
-async def test_a_role_without_an_agent_is_played_by_a_worker(house: House) -> None:
+async def test_a_role_without_an_agent_is_played_by_a_worker(cluster_processes: ClusterProcesses) -> None:
     def does() -> None:
-        house.worker("one")
-        http = house.client(house.gateway())
+        cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         answer = http.post("/v1/completions", json={"prompt": "one", "model": "fake:model"}).json()
         assert answer["final_message"] == "1 so far"
-        assert until(lambda: played(house) == 1)
+        assert until(lambda: played(cluster_processes) == 1)
         run = http.post("/v1/runs", json={"target": "", "prompt": "one", "role_prompt": "You are kind."}).json()["run"]
         assert over(http, run)["output"] == "1 so far"
-        assert played(house) == 2
+        assert played(cluster_processes) == 2
 
-    await beside(house, does)
+    await beside(cluster_processes, does)

@@ -15,7 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from great import GreatHouse
+from great import ClusterRun
 from support.models_beside import models_beside
 from support.postgres import Postgres
 from test_kills import some
@@ -29,40 +29,40 @@ ROWS = 368
 
 
 @pytest.fixture(scope="module")
-def one_house(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[GreatHouse]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[ClusterRun]:
     with models_beside() as models:
-        house = GreatHouse(tmp_path_factory.mktemp("great"), models, postgres.database())
+        cluster_run = ClusterRun(tmp_path_factory.mktemp("great"), models, postgres.database())
         try:
-            yield house
+            yield cluster_run
         finally:
-            house.cluster.end_all()
+            cluster_run.cluster.end_all()
 
 
 @pytest.fixture
-def house(one_house: GreatHouse) -> Iterator[GreatHouse]:
-    one_house.begin()
-    yield one_house
-    one_house.end()
+def cluster_run(shared_cluster: ClusterRun) -> Iterator[ClusterRun]:
+    shared_cluster.begin()
+    yield shared_cluster
+    shared_cluster.end()
 
 
-def check(house: GreatHouse, killed: int, killed_in: str = "") -> None:
-    said = house.until_over()
+def check(cluster_run: ClusterRun, killed: int, killed_in: str = "") -> None:
+    said = cluster_run.until_over()
     assert said["error"] is None
     assert said["status"] == "done"
-    check_output(house, said["output"], killed_in)
-    assert said["input_tokens"] == 10 * house.replies()
+    check_output(cluster_run, said["output"], killed_in)
+    assert said["input_tokens"] == 10 * cluster_run.replies()
     assert said["life"] > killed
-    check_effects(house, killed)
-    check_questions(house)
-    assert house.wrongs() == []
+    check_effects(cluster_run, killed)
+    check_questions(cluster_run)
+    assert cluster_run.wrongs() == []
 
 
 @pytest.mark.soak
-def test_unbroken_it_has_so_many_rows_and_effects(house: GreatHouse) -> None:
-    worker = house.first()
-    check(house, 0)
-    assert house.effects == EFFECTS
-    assert len(house.rows()) >= ROWS
+def test_unbroken_it_has_so_many_rows_and_effects(cluster_run: ClusterRun) -> None:
+    worker = cluster_run.first()
+    check(cluster_run, 0)
+    assert cluster_run.effects == EFFECTS
+    assert len(cluster_run.rows()) >= ROWS
     worker.end()
 
 
@@ -72,46 +72,46 @@ CHAINS = [TENTH[first::3] for first in range(3)]
 
 @pytest.mark.parametrize("rows", CHAINS, ids=lambda rows: "-".join(map(str, rows)))
 def test_killed_after_one_row_and_the_next_after_another_the_last_goes_on_to_the_same_end(
-    house: GreatHouse, rows: list[int]
+    cluster_run: ClusterRun, rows: list[int]
 ) -> None:
     killed = there = before = 0
     known: set[str] = set()
     for row in rows:
-        if not house.until_killed(house.first(kill=max(2, row - there))):
+        if not cluster_run.until_killed(cluster_run.first(kill=max(2, row - there))):
             break
         killed += 1
-        there = len(house.rows())
+        there = len(cluster_run.rows())
         assert there >= row
-        assert not known & set(house.marks[before:])
-        known, before = house.answered(), len(house.marks)
-    house.until_taken_over()
-    check(house, killed)
-    assert not known & set(house.marks[before:])
+        assert not known & set(cluster_run.marks[before:])
+        known, before = cluster_run.answered(), len(cluster_run.marks)
+    cluster_run.until_taken_over()
+    check(cluster_run, killed)
+    assert not known & set(cluster_run.marks[before:])
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("row", range(1, ROWS + 1))
 def test_killed_after_any_row_it_goes_on_with_another_worker_to_the_same_end_and_repeats_nothing(
-    house: GreatHouse, row: int
+    cluster_run: ClusterRun, row: int
 ) -> None:
-    house.until_killed(house.first(kill=row))
-    assert len(house.rows()) == row
-    known, before = house.answered(), len(house.marks)
-    replies, requests = house.replies(), house.requests
-    intended = [row.what for _, row in house.rows() if isinstance(row, Intends)]
-    house.until_taken_over()
-    check(house, 1)
-    assert not known & set(house.marks[before:])
-    assert house.requests - requests >= house.replies() - replies
-    assert len(EFFECTS.keys() - house.effects.keys() - {"timed"}) <= len(intended)
+    cluster_run.until_killed(cluster_run.first(kill=row))
+    assert len(cluster_run.rows()) == row
+    known, before = cluster_run.answered(), len(cluster_run.marks)
+    replies, requests = cluster_run.replies(), cluster_run.requests
+    intended = [row.what for _, row in cluster_run.rows() if isinstance(row, Intends)]
+    cluster_run.until_taken_over()
+    check(cluster_run, 1)
+    assert not known & set(cluster_run.marks[before:])
+    assert cluster_run.requests - requests >= cluster_run.replies() - replies
+    assert len(EFFECTS.keys() - cluster_run.effects.keys() - {"timed"}) <= len(intended)
 
 
 @pytest.mark.parametrize("effect", some("great effects", sorted(EFFECTS), 0))
 def test_killed_in_the_midst_of_an_effect_it_asks_or_tells_before_it_is_repeated(
-    house: GreatHouse, effect: str
+    cluster_run: ClusterRun, effect: str
 ) -> None:
-    house.kill_in(effect)
-    house.until_killed(house.first())
-    house.until_taken_over()
-    check(house, 1, effect)
-    assert house.effects[effect] - EFFECTS[effect] <= 2
+    cluster_run.kill_in(effect)
+    cluster_run.until_killed(cluster_run.first())
+    cluster_run.until_taken_over()
+    check(cluster_run, 1, effect)
+    assert cluster_run.effects[effect] - EFFECTS[effect] <= 2

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cluster import SWEEPS, House, all_over, over, until
+from support.cluster import SWEEPS, ClusterProcesses, all_over, over, until
 from support.messages import has_message
 from support.postgres import Postgres
 from support.starter import CALLBOARD
@@ -36,13 +36,13 @@ def test_workers_and_gateways_do_with_roles_that_can_t_change_the_tables(tmp_pat
     for _ in range(2):  # it may be run again
         subprocess.run(["psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", str(ROLES), owner], check=True)
     of_worker, of_gateway = (f"{owner} user=callboard_{role}" for role in ("worker", "gateway"))
-    house = House(tmp_path, owner)
+    cluster_processes = ClusterProcesses(tmp_path, owner)
     try:
-        one = house.worker("one", "--has", "gpu", dsn=of_worker)
-        http = house.client(house.gateway(dsn=of_gateway))
-        runs = [house.start(http, "asks") for _ in range(3)]
+        one = cluster_processes.worker("one", "--has", "gpu", dsn=of_worker)
+        http = cluster_processes.client(cluster_processes.gateway(dsn=of_gateway))
+        runs = [cluster_processes.start(http, "asks") for _ in range(3)]
         until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
-        house.worker("two", *SWEEPS, dsn=of_worker)
+        cluster_processes.worker("two", *SWEEPS, dsn=of_worker)
         told = json.loads(cluster(of_gateway, "-o", "json").stdout)
         assert {each["name"]: (each["has"], each["runs"]) for each in told["workers"]} == {
             "one": (["gpu"], 3),
@@ -50,10 +50,10 @@ def test_workers_and_gateways_do_with_roles_that_can_t_change_the_tables(tmp_pat
         }
         assert told["tables"] == told["known"]
         one.end()
-        house.expire("one")
-        until(lambda: all(house.owner(run) == "two" for run in runs))
+        cluster_processes.expire("one")
+        until(lambda: all(cluster_processes.owner(run) == "two" for run in runs))
         all_over(http, runs)
-        assert house.wrongs(["one", "last"]) == []
+        assert cluster_processes.wrongs(["one", "last"]) == []
         forked = http.post(f"/v1/runs/{runs[0]}/fork", json={"at": "last#1"})
         assert forked.status_code == 200, forked.text
         assert over(http, forked.json()["run"]["run"])["output"] == "yes"
@@ -71,7 +71,7 @@ def test_workers_and_gateways_do_with_roles_that_can_t_change_the_tables(tmp_pat
             assert refused.returncode == 1, statement
             assert "permission denied" in refused.stderr or "must be owner" in refused.stderr
     finally:
-        house.end_all()
+        cluster_processes.end_all()
 
 
 def test_a_database_that_is_not_there_is_told_with_the_exit_code_for_later() -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from support.cluster import SOON, House, all_over, until
+from support.cluster import SOON, ClusterProcesses, all_over, until
 from support.fake_models import FakeModels, Reply, Request
 from support.postgres import Postgres
 
@@ -34,21 +34,21 @@ async def test_how_long_a_provider_wants_one_worker_to_wait_the_others_know(
         return Reply(text="ok")
 
     fake_model.answer_with(answer)
-    house = House(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
+    cluster_processes = ClusterProcesses(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
 
     def plays() -> None:
         try:
             for name in ("one", "two"):
-                house.worker(name, "--has", name)
-            http = house.client(house.gateway())
-            with connected(house.dsn, "test", SOON) as db:
+                cluster_processes.worker(name, "--has", name)
+            http = cluster_processes.client(cluster_processes.gateway())
+            with connected(cluster_processes.dsn, "test", SOON) as db:
                 db.execute(f"listen {tables.CHANNEL}")
-                runs = [house.start(http, "thinks", needs=["one"])]
+                runs = [cluster_processes.start(http, "thinks", needs=["one"])]
                 until(lambda: any(each.payload.startswith("l ") for each in db.notifies(timeout=0.1)))
-            runs += [house.start(http, "thinks", needs=["two"]) for _ in range(2)]
+            runs += [cluster_processes.start(http, "thinks", needs=["two"]) for _ in range(2)]
             all_over(http, runs)
         finally:
-            house.end_all()
+            cluster_processes.end_all()
 
     await trio.to_thread.run_sync(plays)
     assert len(came) == 4

@@ -21,7 +21,7 @@ import msgspec
 import pytest
 import trio
 from support.access_keys import made_key
-from support.cluster import LEASE, SOON, SWEEPS, House, all_over, beside, info, through, until
+from support.cluster import LEASE, SOON, SWEEPS, ClusterProcesses, all_over, beside, info, through, until
 from support.cutting_proxy import Link
 from support.daily_limits import ALICE, NOON, Clock, asked, limited, reading, spend
 from support.fake_models import FakeModels, Reply
@@ -57,12 +57,12 @@ T = TypeVar("T")
 class Callers:
     """A cluster, and the key of each of its callers."""
 
-    house: House
+    cluster_processes: ClusterProcesses
     keys: dict[str, str]
 
     def as_(self, name: str, http: httpx.Client) -> httpx.Client:
         """Who asks the same server with a key of this name."""
-        return self.house.client_at(str(http.base_url), self.keys[name])
+        return self.cluster_processes.client_at(str(http.base_url), self.keys[name])
 
 
 def made(tmp_path: Path, postgres: Postgres, model: FakeModels, **daily: dict[str, float]) -> Callers:
@@ -75,7 +75,7 @@ def made(tmp_path: Path, postgres: Postgres, model: FakeModels, **daily: dict[st
     settings = json.loads(model.config())
     settings["clients"][0]["models"] = [PRICED]
     (config / "config.yaml").write_text(json.dumps({**settings, "api": {"auth": {"keys": rows}}}))
-    return Callers(House(tmp_path, postgres.database(), config), keys)
+    return Callers(ClusterProcesses(tmp_path, postgres.database(), config), keys)
 
 
 def daily(http: httpx.Client, subject: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def daily(http: httpx.Client, subject: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("runs", [16, pytest.param(400, marks=pytest.mark.soak)])
 async def test_a_limit_holds_for_all_workers_and_usage_says_what_the_models_were_asked_whatever_ends(
-    tmp_path: Path, own: tuple[Postgres, House, Link], fake_model: FakeModels, runs: int
+    tmp_path: Path, own: tuple[Postgres, ClusterProcesses, Link], fake_model: FakeModels, runs: int
 ) -> None:
     server, _, _ = own
     fake_model.script(Reply(text="never", hold=trio.Event()))
@@ -93,19 +93,19 @@ async def test_a_limit_holds_for_all_workers_and_usage_says_what_the_models_were
     limit = runs // 2 * TOKENS
     limits = {"alice": {"max_tokens": limit}, "bob": {"max_cost": limit / 1_000}, "carol": {"max_tokens": 10**6}}
     callers = made(tmp_path / "limited", server, fake_model, **limits)
-    house = callers.house
+    cluster_processes = callers.cluster_processes
 
     def plays() -> dict[str, Any]:
-        one = house.worker("one")
-        http = house.client(house.gateway())
+        one = cluster_processes.worker("one")
+        http = cluster_processes.client(cluster_processes.gateway())
         of = {name: callers.as_(name, http) for name in limits}
-        run = house.start(of["carol"], "thinks")
+        run = cluster_processes.start(of["carol"], "thinks")
         until(lambda: fake_model.requests)
         held = daily(http, "carol")
         assert (held["tokens"], 0 < held["held_tokens"] <= MOST_TOKENS) == (0, True)
         one.end()  # nobody knows what its request comes to
-        workers = [house.worker("two", *SWEEPS), house.worker("three")]
-        house.expire("one")
+        workers = [cluster_processes.worker("two", *SWEEPS), cluster_processes.worker("three")]
+        cluster_processes.expire("one")
         for _ in range(runs):
             for name in ("alice", "bob"):
                 answer = of[name].post("/v1/runs", json={"target": "thinks", "prompt": "x"})
@@ -122,7 +122,7 @@ async def test_a_limit_holds_for_all_workers_and_usage_says_what_the_models_were
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "daily_budget")
         told: dict[str, Any] = until(lambda: usage(http, len(fake_model.requests) - 1))
         for each in workers:
-            other = usage(house.client(each), told["total"]["requests"])
+            other = usage(cluster_processes.client(each), told["total"]["requests"])
             assert other is not None
             assert other["usage"] == told["usage"]
             assert [day["tokens"] for day in other["daily"]] == [day["tokens"] for day in told["daily"]]
@@ -130,7 +130,7 @@ async def test_a_limit_holds_for_all_workers_and_usage_says_what_the_models_were
         assert (after["tokens"], after["held_tokens"]) == (TOKENS, held["held_tokens"])
         return {each["key"]: each for each in told["usage"]} | {each["subject"] + "'s": each for each in told["daily"]}
 
-    told = await beside(house, plays)
+    told = await beside(cluster_processes, plays)
     asked_for = {name: told[name]["requests"] for name in limits}
     assert asked_for["carol"] == 1
     assert limit - MOST_TOKENS <= told["alice's"]["tokens"] == TOKENS * asked_for["alice"] <= limit + MOST_TOKENS
@@ -163,20 +163,20 @@ def usage(http: httpx.Client, requests: int) -> dict[str, Any] | None:
 
 @pytest.mark.soak
 async def test_runs_under_a_limit_wait_while_the_database_is_away_and_a_gateway_refuses(
-    tmp_path: Path, own: tuple[Postgres, House, Link], fake_model: FakeModels
+    tmp_path: Path, own: tuple[Postgres, ClusterProcesses, Link], fake_model: FakeModels
 ) -> None:
     server, _, _ = own
     let_go = trio.Event()
     fake_model.answer_with(lambda _: Reply(text="ok", hold=let_go))
     callers = made(tmp_path / "limited", server, fake_model, alice={"max_tokens": 100_000})
-    house = callers.house
+    cluster_processes = callers.cluster_processes
     token = trio.lowlevel.current_trio_token()
 
     def plays() -> int:
-        workers = [house.worker(name) for name in ("one", "two")]
-        http = house.client(house.gateway())
+        workers = [cluster_processes.worker(name) for name in ("one", "two")]
+        http = cluster_processes.client(cluster_processes.gateway())
         of_alice = callers.as_("alice", http)
-        runs = [house.start(of_alice, "thinks") for _ in range(6)]
+        runs = [cluster_processes.start(of_alice, "thinks") for _ in range(6)]
         until(lambda: len(fake_model.requests) == 6)
         server.stop()
         assert of_alice.post("/v1/runs", json={"target": "thinks", "prompt": "x"}).status_code in (500, 503)
@@ -186,7 +186,7 @@ async def test_runs_under_a_limit_wait_while_the_database_is_away_and_a_gateway_
         server.start()
         all_over(http, runs)
         assert {info(http, run)["status"] for run in runs} == {"done"}
-        again = [house.start(of_alice, "thinks") for _ in range(2)]
+        again = [cluster_processes.start(of_alice, "thinks") for _ in range(2)]
         all_over(http, again)
         assert {info(http, run)["status"] for run in again} == {"done"}
         used = until(lambda: (used := daily(http, "alice"))["held_tokens"] == 0 and used)
@@ -196,7 +196,7 @@ async def test_runs_under_a_limit_wait_while_the_database_is_away_and_a_gateway_
         )
         return requests
 
-    assert await beside(house, plays) == 8
+    assert await beside(cluster_processes, plays) == 8
 
 
 # --- in one process, with connections that break ------------------------------------------------------------------
@@ -232,11 +232,11 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_without_the_database_a_request_is_refused_or_waits_as_it_was_told(
-    own: tuple[Postgres, House, Link], soon: None, caplog: pytest.LogCaptureFixture
+    own: tuple[Postgres, ClusterProcesses, Link], soon: None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, house, _ = own
+    server, cluster_processes, _ = own
     async with Root() as root:
-        cluster = InCluster(root, house.dsn)
+        cluster = InCluster(root, cluster_processes.dsn)
         days, patient, book = cluster.days(), cluster.days(patient=True), cluster.book()
         await spend(days, Amount(60))
         await days.poll()  # which writes that
@@ -334,15 +334,18 @@ async def test_what_others_reserve_is_waited_for_by_who_is_patient(postgres: Pos
 
 
 async def test_a_database_that_is_silent_keeps_nobody_from_ending(
-    own: tuple[Postgres, House, Link], soon: None, monkeypatch: pytest.MonkeyPatch
+    own: tuple[Postgres, ClusterProcesses, Link], soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, house, link = own
+    _, cluster_processes, link = own
     monkeypatch.setattr(ledgers, "WRITE_WITHIN", 0.3)
     monkeypatch.setattr(books, "WRITE_WITHIN", 0.3)
     with trio.fail_after(SOON):
         async with Root() as root:
-            cluster = InCluster(root, house.dsn)
-            days, book = cluster.days(dsn=through(house, link)), cluster.book(through(house, link))
+            cluster = InCluster(root, cluster_processes.dsn)
+            days, book = (
+                cluster.days(dsn=through(cluster_processes, link)),
+                cluster.book(through(cluster_processes, link)),
+            )
             hold = await asked(days)
             link.cut()
             hold.spend(Amount(60))
@@ -355,17 +358,20 @@ async def test_a_database_that_is_silent_keeps_nobody_from_ending(
 
 @pytest.mark.parametrize("times", [15, pytest.param(1_000, marks=pytest.mark.soak)])
 async def test_what_is_spent_while_answers_are_lost_counts_once(
-    own: tuple[Postgres, House, Link], soon: None, monkeypatch: pytest.MonkeyPatch, times: int
+    own: tuple[Postgres, ClusterProcesses, Link], soon: None, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    _, house, link = own
+    _, cluster_processes, link = own
     monkeypatch.setattr(ledgers, "GATHER", 0.01)
     monkeypatch.setattr(books, "GATHER", 0.01)
     rand = random.Random("answers")
     async with Root() as root:
-        cluster = InCluster(root, house.dsn)
+        cluster = InCluster(root, cluster_processes.dsn)
         all_of_it = limited(alice=DailyLimits(max_tokens=10**9))
         processes = [
-            (cluster.days(all_of_it, through(house, link), patient=True), cluster.book(through(house, link)))
+            (
+                cluster.days(all_of_it, through(cluster_processes, link), patient=True),
+                cluster.book(through(cluster_processes, link)),
+            )
             for _ in range(2)
         ]
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from support.cluster import SWEEPS, WAKES, House, beside, info, over, until
+from support.cluster import SWEEPS, WAKES, ClusterProcesses, beside, info, over, until
 from support.fake_models import FakeModels, Reply, Request
 from support.postgres import Postgres
 from support.starter import CALLBOARD
@@ -24,14 +24,14 @@ from callboard.actors.runs.sessions.store import SessionStore
 
 
 @pytest.fixture
-def shared(tmp_path: Path, postgres: Postgres, fake_model: FakeModels) -> House:
-    """A house whose workers `one` and `two` have one disk for their sessions, which gateways do not have."""
-    house = House(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
+def shared(tmp_path: Path, postgres: Postgres, fake_model: FakeModels) -> ClusterProcesses:
+    """A cluster whose workers `one` and `two` have one disk for their sessions, which gateways do not have."""
+    cluster_processes = ClusterProcesses(tmp_path, postgres.database(), fake_model.config_dir(tmp_path / "config"))
     (tmp_path / "sessions").mkdir()
     for name in ("one", "two"):
         (tmp_path / name / "config").mkdir(parents=True)
         (tmp_path / name / "config" / "sessions").symlink_to(tmp_path / "sessions")
-    return house
+    return cluster_processes
 
 
 def say(http: httpx.Client, prompt: str, **more: Any) -> str:
@@ -42,9 +42,9 @@ def say(http: httpx.Client, prompt: str, **more: Any) -> str:
     return str(answer.json()["run"])
 
 
-def said(house: House, worker: str = "one") -> list[str]:
+def said(cluster_processes: ClusterProcesses, worker: str = "one") -> list[str]:
     """What the session has, by those who said it."""
-    store = SessionStore(house.home / worker / "config")
+    store = SessionStore(cluster_processes.home / worker / "config")
     messages = store.open(*store.find("notes")).session.messages
     return [f"{message['role']}: {message['content']}" for message in messages]
 
@@ -56,7 +56,9 @@ def answering(model: FakeModels) -> None:
     )
 
 
-async def test_a_worker_with_the_label_plays_turns_in_its_own_session(shared: House, fake_model: FakeModels) -> None:
+async def test_a_worker_with_the_label_plays_turns_in_its_own_session(
+    shared: ClusterProcesses, fake_model: FakeModels
+) -> None:
     answering(fake_model)
 
     def does() -> None:
@@ -80,7 +82,7 @@ async def test_a_worker_with_the_label_plays_turns_in_its_own_session(shared: Ho
 
 
 async def test_turns_of_one_session_that_two_workers_have_come_one_after_another(
-    shared: House, fake_model: FakeModels
+    shared: ClusterProcesses, fake_model: FakeModels
 ) -> None:
     answering(fake_model)
 
@@ -99,7 +101,9 @@ async def test_turns_of_one_session_that_two_workers_have_come_one_after_another
     await beside(shared, does)
 
 
-async def test_a_turn_that_waits_for_its_session_can_be_cancelled(shared: House, fake_model: FakeModels) -> None:
+async def test_a_turn_that_waits_for_its_session_can_be_cancelled(
+    shared: ClusterProcesses, fake_model: FakeModels
+) -> None:
     go_on = trio.Event()
     fake_model.script(Reply(text="at last", hold=go_on))
     token = trio.lowlevel.current_trio_token()
@@ -126,7 +130,7 @@ async def test_a_turn_that_waits_for_its_session_can_be_cancelled(shared: House,
     "how", [signal.SIGSTOP, *(pytest.param(each, marks=pytest.mark.soak) for each in (signal.SIGKILL, signal.SIGTERM))]
 )
 async def test_a_turn_goes_on_with_another_worker_and_is_in_the_session_once(
-    shared: House, fake_model: FakeModels, how: signal.Signals
+    shared: ClusterProcesses, fake_model: FakeModels, how: signal.Signals
 ) -> None:
     fake_model.answer_with(lambda asked: Reply(text="here it is", gap=0.4, piece=3))
 
@@ -149,7 +153,7 @@ async def test_a_turn_goes_on_with_another_worker_and_is_in_the_session_once(
 
 
 async def test_a_worker_killed_before_a_turn_is_in_its_session_leaves_that_to_the_next(
-    shared: House, fake_model: FakeModels
+    shared: ClusterProcesses, fake_model: FakeModels
 ) -> None:
     answering(fake_model)
 
@@ -169,7 +173,7 @@ async def test_a_worker_killed_before_a_turn_is_in_its_session_leaves_that_to_th
 
 
 async def test_a_turn_is_begun_at_a_terminal_and_what_only_this_machine_can_do_is_refused(
-    shared: House, fake_model: FakeModels
+    shared: ClusterProcesses, fake_model: FakeModels
 ) -> None:
     answering(fake_model)
 
@@ -208,7 +212,9 @@ def embedded(asked: Request) -> Reply:
     return Reply(raw=json.dumps({"data": rows}).encode())
 
 
-async def test_a_knowledge_base_is_that_of_the_worker_with_the_label(shared: House, fake_model: FakeModels) -> None:
+async def test_a_knowledge_base_is_that_of_the_worker_with_the_label(
+    shared: ClusterProcesses, fake_model: FakeModels
+) -> None:
     fake_model.answer_with(embedded)
     home, settings = shared.home / "one", shared.config / "config.yaml"
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "rag_embedding_model": "fake:m"}))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.cluster import SWEEPS, House, all_over, over, until
+from support.cluster import SWEEPS, ClusterProcesses, all_over, over, until
 from support.postgres import Postgres
 
 import callboard
@@ -45,52 +45,56 @@ def before(tmp_path: Path) -> list[str]:
 
 
 def test_workers_and_gateways_of_the_version_before_are_replaced_by_this_one_and_back(
-    house: House, before: list[str]
+    cluster_processes: ClusterProcesses, before: list[str]
 ) -> None:
-    this = house.program
-    house.program = before
-    old = house.worker("old")
-    old_http = house.client(house.gateway("old gateway"))
-    runs = [house.start(old_http, "asks") for _ in range(3)]
+    this = cluster_processes.program
+    cluster_processes.program = before
+    old = cluster_processes.worker("old")
+    old_http = cluster_processes.client(cluster_processes.gateway("old gateway"))
+    runs = [cluster_processes.start(old_http, "asks") for _ in range(3)]
     until(lambda: len(old_http.get("/v1/questions").json()["questions"]) == 3)
-    assert house.sql("select value from callboard.about where key = 'schema'") == [("1",)]
-    house.program = this
-    new = house.worker("new")
-    http = house.client(house.gateway())
-    assert house.sql("select value from callboard.about where key = 'schema'") == [(str(tables.VERSION),)]
+    assert cluster_processes.sql("select value from callboard.about where key = 'schema'") == [("1",)]
+    cluster_processes.program = this
+    new = cluster_processes.worker("new")
+    http = cluster_processes.client(cluster_processes.gateway())
+    assert cluster_processes.sql("select value from callboard.about where key = 'schema'") == [(str(tables.VERSION),)]
     old.end(signal.SIGTERM)
-    until(lambda: all(house.owner(run) == "new" for run in runs))
-    runs.append(house.start(old_http, "steps"))
+    until(lambda: all(cluster_processes.owner(run) == "new" for run in runs))
+    runs.append(cluster_processes.start(old_http, "steps"))
     all_over(http, runs)
-    runs.append(house.start(http, "asks"))
+    runs.append(cluster_processes.start(http, "asks"))
     until(lambda: http.get("/v1/questions").json()["questions"])
-    house.program = before
-    house.worker("back", *SWEEPS)
+    cluster_processes.program = before
+    cluster_processes.worker("back", *SWEEPS)
     new.end()
-    house.expire("new")
+    cluster_processes.expire("new")
     all_over(old_http, runs)
     assert {over(old_http, run)["status"] for run in runs} == {"done"}
-    assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
+    assert [each for each in cluster_processes.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
 
 
 @pytest.mark.soak
-def test_workers_are_replaced_by_those_of_the_next_version_and_back_while_runs_go_on(house: House) -> None:
-    old = house.worker("old")
-    http = house.client(house.gateway())
-    runs = [house.start(http, "asks") for _ in range(3)]
+def test_workers_are_replaced_by_those_of_the_next_version_and_back_while_runs_go_on(
+    cluster_processes: ClusterProcesses,
+) -> None:
+    old = cluster_processes.worker("old")
+    http = cluster_processes.client(cluster_processes.gateway())
+    runs = [cluster_processes.start(http, "asks") for _ in range(3)]
     until(lambda: len(http.get("/v1/questions").json()["questions"]) == 3)
-    newer = house.worker("newer", *SWEEPS, order={"step": NEXT})
-    assert house.sql("select value from callboard.about where key = 'schema'") == [(str(tables.VERSION + 1),)]
+    newer = cluster_processes.worker("newer", *SWEEPS, order={"step": NEXT})
+    assert cluster_processes.sql("select value from callboard.about where key = 'schema'") == [
+        (str(tables.VERSION + 1),)
+    ]
     old.end()
-    house.expire("old")
-    until(lambda: all(house.owner(run) == "newer" for run in runs))
-    runs.append(house.start(http, "steps"))
-    house.worker("old again", *SWEEPS)
+    cluster_processes.expire("old")
+    until(lambda: all(cluster_processes.owner(run) == "newer" for run in runs))
+    runs.append(cluster_processes.start(http, "steps"))
+    cluster_processes.worker("old again", *SWEEPS)
     newer.end()
-    house.expire("newer")
+    cluster_processes.expire("newer")
     all_over(http, runs)
     assert {over(http, run)["status"] for run in runs} == {"done"}
-    assert [each for each in house.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
+    assert [each for each in cluster_processes.wrongs() if "was done 0" not in each] == []  # `asks` has fewer effects
 
 
 @pytest.mark.parametrize("dump", sorted(GOLDEN.glob("*.sql")), ids=lambda path: path.stem)
@@ -101,13 +105,13 @@ def test_runs_of_an_earlier_version_go_on(tmp_path: Path, postgres: Postgres, du
     argv = ["psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", str(dump), dsn]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    house = House(tmp_path, dsn)
+    cluster_processes = ClusterProcesses(tmp_path, dsn)
     try:
-        house.worker("one", *SWEEPS)
-        http = house.client(house.gateway())
+        cluster_processes.worker("one", *SWEEPS)
+        http = cluster_processes.client(cluster_processes.gateway())
         found = [each["run"] for each in http.get("/v1/runs").json()["runs"]]
         assert len(found) == 3
         all_over(http, found)
         assert {over(http, run)["output"] for run in found} == {"nothing of tag1", "nothing of tag3", "said yes"}
     finally:
-        house.end_all()
+        cluster_processes.end_all()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import Client
 from support.fake_models import Reply
 
@@ -32,21 +32,21 @@ graph:
 
 
 @pytest.fixture(params=["graph", "workflow", "conversation"])
-async def begun(request: pytest.FixtureRequest, stage: Stage, client: Client) -> tuple[str, str, str]:
+async def begun(request: pytest.FixtureRequest, agent_runner: AgentRunner, client: Client) -> tuple[str, str, str]:
     """A run that waits at its first question of two: its id, the path of who decides, and of who asks."""
     kind = str(request.param)
     prompt = "begin"
     if kind == "graph":
-        stage.agent(GRAPH, "both")
+        agent_runner.agent(GRAPH, "both")
         target, decides, asks = "both", "both", "first"
     elif kind == "workflow":
-        file = stage.config_dir.parent / "flow.yaml"
+        file = agent_runner.config_dir.parent / "flow.yaml"
         file.write_text(WORKFLOW)
         target, decides, asks = str(file), "flow", "First"
     else:
-        stage.plain("instructions: ask\ncan_ask_user: true", "clerk")
+        agent_runner.plain("instructions: ask\ncan_ask_user: true", "clerk")
         first, second = (Reply(calls=[("user__input", {"question": f"{nth}?"})]) for nth in ("First", "Second"))
-        stage.models.script(first, second, "over")
+        agent_runner.models.script(first, second, "over")
         target, decides, asks = "clerk", "clerk", "user__input"
     run = (await client.result("_run/start", target=target, prompt=prompt))["run"]["run"]
     await question(client, run, "First?")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import Client, hub_of
 from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
@@ -59,9 +59,9 @@ def files_of(hub: Hub, run: str) -> list[Path]:
 
 
 async def test_each_call_of_an_agent_is_kept_with_what_the_model_saw_and_said(
-    keeping: Hub, stage: Stage, fake_model: FakeModels
+    keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.plain("instructions: You are brief.\nglobal_tools: [fs_ls]", name="clerk")
+    agent_runner.plain("instructions: You are brief.\nglobal_tools: [fs_ls]", name="clerk")
     fake_model.script(Reply(text="looking", calls=[("fs_ls", {"path": "."})], reasoning="hm"), Reply(text="done"))
     run = await played(keeping, "clerk", "what is there?")
     page = await calls_of(keeping, LOCAL, run)
@@ -92,8 +92,8 @@ async def test_each_call_of_an_agent_is_kept_with_what_the_model_saw_and_said(
     assert last.reply.text == "done"
 
 
-async def test_the_id_of_a_call_is_that_of_its_events(keeping: Hub, stage: Stage) -> None:
-    stage.plain("", name="clerk")
+async def test_the_id_of_a_call_is_that_of_its_events(keeping: Hub, agent_runner: AgentRunner) -> None:
+    agent_runner.plain("", name="clerk")
     run = await played(keeping, "clerk")
     (call,) = (await calls_of(keeping, LOCAL, run)).calls
     events = [event.data for event in await keeping.events(LOCAL, run) if event.kind.startswith("llm.")]
@@ -101,8 +101,10 @@ async def test_the_id_of_a_call_is_that_of_its_events(keeping: Hub, stage: Stage
     assert all(f'"id":"{call.id}"'.encode() in event for event in events)
 
 
-async def test_the_nodes_of_a_graph_ask_each_for_itself(keeping: Hub, stage: Stage, fake_model: FakeModels) -> None:
-    stage.agent(TWO_NODES)
+async def test_the_nodes_of_a_graph_ask_each_for_itself(
+    keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels
+) -> None:
+    agent_runner.agent(TWO_NODES)
     fake_model.script("the plan", "the text")
     run = await played(keeping, "g", "tea")
     page = await calls_of(keeping, LOCAL, run)
@@ -116,10 +118,10 @@ async def test_the_nodes_of_a_graph_ask_each_for_itself(keeping: Hub, stage: Sta
 
 
 async def test_the_calls_of_spawned_agents_are_the_run_s_and_below_who_spawned_them(
-    keeping: Hub, stage: Stage, fake_model: FakeModels
+    keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.plain(LEAD, name="lead")
-    stage.plain("instructions: You explore.", name="explore")
+    agent_runner.plain(LEAD, name="lead")
+    agent_runner.plain("instructions: You explore.", name="explore")
 
     def answer(request: Request) -> Reply | str:
         if "You explore." in request.system:
@@ -143,9 +145,9 @@ async def test_the_calls_of_spawned_agents_are_the_run_s_and_below_who_spawned_t
 
 
 async def test_a_call_that_was_tried_again_says_why_and_one_that_failed_too(
-    keeping: Hub, stage: Stage, fake_model: FakeModels
+    keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.plain("", name="clerk")
+    agent_runner.plain("", name="clerk")
     fake_model.script(Reply(status=500, error="oops"), "there", Reply(status=400, error="too long"))
     run = await played(keeping, "clerk")
     call = await call_of(keeping, LOCAL, run)
@@ -157,9 +159,9 @@ async def test_a_call_that_was_tried_again_says_why_and_one_that_failed_too(
 
 
 async def test_the_model_that_answers_for_another_has_a_call_of_its_own(
-    keeping: Hub, stage: Stage, fake_model: FakeModels
+    keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.plain("model: [fake:one, fake:two]", name="clerk")
+    agent_runner.plain("model: [fake:one, fake:two]", name="clerk")
     fake_model.script(*[Reply(status=429, error="insufficient_quota")], "there")
     run = await played(keeping, "clerk")
     calls = (await calls_of(keeping, LOCAL, run)).calls
@@ -168,9 +170,9 @@ async def test_the_model_that_answers_for_another_has_a_call_of_its_own(
 
 
 async def test_a_call_under_way_is_shown_without_a_reply_and_one_that_was_cut_off_stays_so(
-    keeping: Hub, stage: Stage, fake_model: FakeModels
+    keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.plain("", name="clerk")
+    agent_runner.plain("", name="clerk")
     fake_model.answer_with(lambda _: Reply(hold=trio.Event()))
     info = await keeping.start(LOCAL, StartRun(target="clerk", prompt="go"))
     await fake_model.arrived(1)
@@ -182,9 +184,9 @@ async def test_a_call_under_way_is_shown_without_a_reply_and_one_that_was_cut_of
 
 
 async def test_what_is_kept_is_private_and_goes_with_the_run(
-    keeping: Hub, stage: Stage, root: callboard.Root, tmp_path: Path
+    keeping: Hub, agent_runner: AgentRunner, root: callboard.Root, tmp_path: Path
 ) -> None:
-    stage.plain("", name="clerk")
+    agent_runner.plain("", name="clerk")
     run = await played(keeping, "clerk")
     await keeping.logs.flush()
     (file,) = files_of(keeping, run)
@@ -199,8 +201,8 @@ async def test_what_is_kept_is_private_and_goes_with_the_run(
         assert sorted(path.name for path in hub.logs.directory.glob("run-*")) == [runs[-1]]
 
 
-async def test_no_secret_is_in_what_is_kept(keeping: Hub, stage: Stage, fake_model: FakeModels) -> None:
-    stage.plain("can_ask_user: false\ninstructions: 'Say open-the-gate-7 to all.'", name="clerk")
+async def test_no_secret_is_in_what_is_kept(keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels) -> None:
+    agent_runner.plain("can_ask_user: false\ninstructions: 'Say open-the-gate-7 to all.'", name="clerk")
     handed_out("open-the-gate-7", 'two\n"lines"')
     fake_model.script('they told me open-the-gate-7 and two\n"lines"')
     run = await played(keeping, "clerk", "it is open-the-gate-7")
@@ -215,8 +217,8 @@ async def test_no_secret_is_in_what_is_kept(keeping: Hub, stage: Stage, fake_mod
     assert call.request.system == "Say [redacted] to all."
 
 
-async def test_only_who_may_read_the_run_gets_its_calls(keeping: Hub, stage: Stage) -> None:
-    stage.plain("", name="clerk")
+async def test_only_who_may_read_the_run_gets_its_calls(keeping: Hub, agent_runner: AgentRunner) -> None:
+    agent_runner.plain("", name="clerk")
     run = await played(keeping, "clerk")
     other = Caller("bert", frozenset({"read:runs"}))
     for read in (calls_of, call_of):
@@ -227,8 +229,8 @@ async def test_only_who_may_read_the_run_gets_its_calls(keeping: Hub, stage: Sta
     assert (await calls_of(keeping, Caller("bert", frozenset({"read:runs", "admin:runs"})), run)).calls
 
 
-async def test_what_is_not_there_is_told(keeping: Hub, hub: Hub, stage: Stage) -> None:
-    stage.plain("", name="clerk")
+async def test_what_is_not_there_is_told(keeping: Hub, hub: Hub, agent_runner: AgentRunner) -> None:
+    agent_runner.plain("", name="clerk")
     run = await played(keeping, "clerk")
     with pytest.raises(NotFound, match=f"{run} has no call 7; calls 1 to 1 are recorded"):
         await call_of(keeping, LOCAL, run, 7)
@@ -243,10 +245,10 @@ async def test_what_is_not_there_is_told(keeping: Hub, hub: Hub, stage: Stage) -
 
 
 async def test_the_oldest_calls_are_dropped_for_want_of_room_and_that_is_told(
-    keeping: Hub, stage: Stage, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
+    keeping: Hub, agent_runner: AgentRunner, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "MOST_OF_FILE", 20_000)
-    stage.plain("global_tools: [fs_ls]", name="clerk")
+    agent_runner.plain("global_tools: [fs_ls]", name="clerk")
     long = "x" * 6_000
     fake_model.script(*(Reply(text=f"{n} {long}", calls=[("fs_ls", {"path": "."})]) for n in range(12)), "end")
     run = await played(keeping, "clerk")
@@ -263,8 +265,10 @@ async def test_the_oldest_calls_are_dropped_for_want_of_room_and_that_is_told(
         assert call.request.messages[1]["text"] == f"0 {long}"
 
 
-async def test_clients_read_calls_page_by_page(client: Client, keeping: Hub, hub: Hub, stage: Stage) -> None:
-    stage.agent(TWO_NODES)
+async def test_clients_read_calls_page_by_page(
+    client: Client, keeping: Hub, hub: Hub, agent_runner: AgentRunner
+) -> None:
+    agent_runner.agent(TWO_NODES)
     run = await played(keeping, "g")
     await keeping.logs.flush()
     hub.logs.directory = keeping.logs.directory
@@ -278,9 +282,9 @@ async def test_clients_read_calls_page_by_page(client: Client, keeping: Hub, hub
 
 
 async def test_the_settings_say_more_than_the_hub_s_own_options(
-    root: callboard.Root, stage: Stage, tmp_path: Path
+    root: callboard.Root, agent_runner: AgentRunner, tmp_path: Path
 ) -> None:
-    stage.plain("", name="clerk")
+    agent_runner.plain("", name="clerk")
     for said, option, kept in ((False, True, False), (True, False, True), (None, False, False), (None, True, True)):
         root.settings = msgspec.structs.replace(root.settings, keep_requests=said)
         async with hub_of(root, tmp_path / f"{said}-{option}", keep_requests=option) as hub:

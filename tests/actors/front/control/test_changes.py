@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import Client
 from support.fake_models import FakeModels, Reply
 from support.messages import says
@@ -22,14 +22,14 @@ from callboard.protocol.errors import Conflict, Denied, NotFound
 
 
 @pytest.fixture
-def project(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with one file, and a clerk who may write."""
     project = (tmp_path / "project").resolve()
     project.mkdir()
     (project / "kept.txt").write_text("one\ntwo\n")
     monkeypatch.chdir(project)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    stage.plain("global_tools: [fs]", name="clerk")
+    agent_runner.plain("global_tools: [fs]", name="clerk")
     return project
 
 
@@ -48,7 +48,7 @@ async def writers(hub: Hub, run: str) -> list[str]:
 
 
 async def test_what_the_settings_do_not_want_is_not_kept(
-    hub: Hub, project: Path, stage: Stage, tmp_path: Path, fake_model: FakeModels
+    hub: Hub, project: Path, agent_runner: AgentRunner, tmp_path: Path, fake_model: FakeModels
 ) -> None:
     hub.root.registry.settings = msgspec.structs.replace(hub.root.settings, keep_changes=False)
     run = await played(hub, fake_model, ("fs_write", {"path": "kept.txt", "contents": "new"}))
@@ -99,7 +99,7 @@ async def test_what_the_vault_has_handed_out_is_not_in_a_diff(hub: Hub, project:
 
 
 async def test_nothing_is_taken_back_while_the_run_goes_on(
-    hub: Hub, project: Path, stage: Stage, fake_model: FakeModels
+    hub: Hub, project: Path, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
     fake_model.script(Reply(calls=[("fs_write", {"path": "new.txt", "contents": "new"})]))
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="go"))  # it asks, and nobody answers

@@ -49,7 +49,7 @@ WORDS = ("first", "left", "right", "second")
 """What people answer."""
 
 
-class House:
+class DormantHubs:
     """A configuration with agents, and hubs of one process after another."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:
@@ -79,8 +79,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path, fake_model: FakeModels) -> House:
-    return House(tmp_path, fake_model)
+def dormant_hubs(tmp_path: Path, fake_model: FakeModels) -> DormantHubs:
+    return DormantHubs(tmp_path, fake_model)
 
 
 async def sleeping(hub: Hub, target: str, **wanted: Any) -> str:
@@ -105,8 +105,8 @@ async def output(hub: Hub, run: str) -> str:
     return outcome.output
 
 
-async def test_what_stays_of_it_is_what_lists_show_and_no_task(house: House) -> None:
-    async with house.hub() as hub:
+async def test_what_stays_of_it_is_what_lists_show_and_no_task(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         await sleeping(hub, "two")
         tasks = trio.lowlevel.current_statistics().tasks_living
         run = await sleeping(hub, "two")
@@ -121,20 +121,22 @@ async def test_what_stays_of_it_is_what_lists_show_and_no_task(house: House) -> 
         assert hub.under_way == 0
 
 
-async def test_each_answer_has_it_go_on_to_the_same_end_without_asking_the_model_again(house: House) -> None:
-    async with house.hub() as hub:
+async def test_each_answer_has_it_go_on_to_the_same_end_without_asking_the_model_again(
+    dormant_hubs: DormantHubs,
+) -> None:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         asked = questions(hub, run)
         assert await hub.answer(LOCAL, asked["Left?"], "left")
         await until(lambda: questions(hub, run) == {"Right?": asked["Right?"]} and run in hub.dormant.runs, 60)
         assert await hub.answer(LOCAL, asked["Right?"], "right")
         assert await output(hub, run) == "left right"
-        assert len(house.models.requests) == REQUESTS
+        assert len(dormant_hubs.models.requests) == REQUESTS
         assert not await hub.answer(LOCAL, asked["Right?"], "again")
 
 
-async def test_two_answers_at_once_count_both(house: House) -> None:
-    async with house.hub() as hub:
+async def test_two_answers_at_once_count_both(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         counted = []
 
@@ -148,8 +150,8 @@ async def test_two_answers_at_once_count_both(house: House) -> None:
         assert await output(hub, run) == "left right"
 
 
-async def test_of_two_answers_to_one_question_the_first_counts(house: House) -> None:
-    async with house.hub() as hub:
+async def test_of_two_answers_to_one_question_the_first_counts(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         asked, counted = questions(hub, run), []
 
@@ -164,8 +166,8 @@ async def test_of_two_answers_to_one_question_the_first_counts(house: House) -> 
         assert await output(hub, run) == f"{won} right" if won < "right" else f"right {won}"
 
 
-async def test_who_watches_the_questions_hears_of_each_once(house: House) -> None:
-    async with house.hub() as hub:
+async def test_who_watches_the_questions_hears_of_each_once(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         with hub.watch_questions(LOCAL) as feed:
             run = await sleeping(hub, "two")
             asked = questions(hub, run)
@@ -181,8 +183,8 @@ async def test_who_watches_the_questions_hears_of_each_once(house: House) -> Non
         assert sorted(told) == sorted(closed) == sorted(asked.values())
 
 
-async def test_its_events_are_one_sequence_without_gaps_or_repeats(house: House) -> None:
-    async with house.hub() as hub:
+async def test_its_events_are_one_sequence_without_gaps_or_repeats(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         for text, id in questions(hub, run).items():
             await hub.answer(LOCAL, id, answer_to(text))
@@ -198,37 +200,39 @@ async def test_its_events_are_one_sequence_without_gaps_or_repeats(house: House)
     assert kinds.count("run.cancelled") == 0
 
 
-async def test_the_next_server_finds_it_dormant_and_does_not_play_it_until_an_answer_comes(house: House) -> None:
-    async with house.hub() as hub:
+async def test_the_next_server_finds_it_dormant_and_does_not_play_it_until_an_answer_comes(
+    dormant_hubs: DormantHubs,
+) -> None:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         asked = questions(hub, run)
     for _ in range(4):  # more often than what is stuck is tried
-        async with house.hub() as hub:
+        async with dormant_hubs.hub() as hub:
             await until(lambda: run in hub.dormant.runs, 60)
             assert questions(hub, run) == asked
             assert hub.root.kernel.actor.child(run) is None
-    async with house.hub() as hub:
+    async with dormant_hubs.hub() as hub:
         await until(lambda: run in hub.dormant.runs, 60)
         for text, id in asked.items():
             assert await hub.answer(LOCAL, id, answer_to(text))
         assert await output(hub, run) == "left right"
-    assert len(house.models.requests) == REQUESTS
+    assert len(dormant_hubs.models.requests) == REQUESTS
 
 
-async def test_it_can_be_cancelled(house: House) -> None:
-    async with house.hub() as hub:
+async def test_it_can_be_cancelled(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         assert hub.cancel(LOCAL, run)
         with trio.fail_after(60):
             assert (await hub.wait(LOCAL, run)).status == "cancelled"
         assert not questions(hub, run)
         assert run not in hub.dormant.runs
-    async with house.hub() as hub:
+    async with dormant_hubs.hub() as hub:
         assert hub.get(LOCAL, run).status == "cancelled"
 
 
-async def test_a_run_with_a_time_limit_that_counts_is_played(house: House) -> None:
-    async with house.hub() as hub:
+async def test_a_run_with_a_time_limit_that_counts_is_played(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         info = await hub.start(LOCAL, method_structs.StartRun(target="late", prompt="x"))
         await until(lambda: questions(hub, info.run), 60)
         await trio.sleep(0.3)
@@ -237,8 +241,8 @@ async def test_a_run_with_a_time_limit_that_counts_is_played(house: House) -> No
         assert await output(hub, info.run) == "me"
 
 
-async def test_who_waits_for_its_next_event_keeps_it_played(house: House) -> None:
-    async with house.hub() as hub:
+async def test_who_waits_for_its_next_event_keeps_it_played(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         info = await hub.start(LOCAL, method_structs.StartRun(target="two", prompt="dogs"))
         async with trio.open_nursery() as nursery:
             ended: list[str] = []
@@ -255,8 +259,8 @@ async def test_who_waits_for_its_next_event_keeps_it_played(house: House) -> Non
         assert ended == ["left right"]
 
 
-async def test_an_answer_that_can_t_be_kept_is_not_taken_and_may_be_given_again(house: House) -> None:
-    async with house.hub() as hub:
+async def test_an_answer_that_can_t_be_kept_is_not_taken_and_may_be_given_again(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         asked = questions(hub, run)
         (path,) = journal_dir(os.environ).glob("*.db")
@@ -271,9 +275,9 @@ async def test_an_answer_that_can_t_be_kept_is_not_taken_and_may_be_given_again(
 
 
 async def test_one_that_can_t_be_read_now_goes_on_when_it_is_resumed(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    dormant_hubs: DormantHubs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with house.hub() as hub:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "two")
         asked = questions(hub, run)
         away = journal_dir(os.environ).with_name("away")
@@ -288,8 +292,8 @@ async def test_one_that_can_t_be_read_now_goes_on_when_it_is_resumed(
         assert await output(hub, run) == "left right"
 
 
-async def test_a_run_that_a_program_plays_beside_the_hub_stays_the_program_s(house: House) -> None:
-    async with house.hub() as hub, trio.open_nursery() as nursery:
+async def test_a_run_that_a_program_plays_beside_the_hub_stays_the_program_s(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub, trio.open_nursery() as nursery:
         ended: list[callboard.Outcome] = []
 
         async def play() -> None:
@@ -305,8 +309,8 @@ async def test_a_run_that_a_program_plays_beside_the_hub_stays_the_program_s(hou
     assert [(each.status, each.output) for each in ended] == [("done", "left right")]
 
 
-async def test_who_follows_it_keeps_it_played(house: House) -> None:
-    async with house.hub() as hub:
+async def test_who_follows_it_keeps_it_played(dormant_hubs: DormantHubs) -> None:
+    async with dormant_hubs.hub() as hub:
         info = await hub.start(LOCAL, method_structs.StartRun(target="two", prompt="dogs"))
         with hub.subscribe(LOCAL, info.run) as events:
             await until(lambda: len(questions(hub, info.run)) == 2, 60)
@@ -316,10 +320,12 @@ async def test_who_follows_it_keeps_it_played(house: House) -> None:
         await until(lambda: info.run in hub.dormant.runs, 60)
 
 
-async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(house: House) -> None:
+async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(dormant_hubs: DormantHubs) -> None:
     spawn = ("agent__spawn", {"agent": "child", "prompt": "think"})
-    house.put("lead/config.yaml", "name: lead\ninstructions: LEAD\ncan_spawn_agents: true\nescalation_timeout: 86400\n")
-    house.put("child/config.yaml", "name: child\ninstructions: CHILD\n")
+    dormant_hubs.put(
+        "lead/config.yaml", "name: lead\ninstructions: LEAD\ncan_spawn_agents: true\nescalation_timeout: 86400\n"
+    )
+    dormant_hubs.put("child/config.yaml", "name: child\ninstructions: CHILD\n")
     held = trio.Event()
 
     def think(request: Request) -> Reply:
@@ -329,8 +335,8 @@ async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(
         done = len(request.results)
         return Reply(calls=calls[done]) if done < 2 else Reply(text="over")
 
-    house.models.answer_with(think)
-    async with house.hub() as hub:
+    dormant_hubs.models.answer_with(think)
+    async with dormant_hubs.hub() as hub:
         info = await hub.start(LOCAL, method_structs.StartRun(target="lead", prompt="go"))
         await until(lambda: questions(hub, info.run), 60)
         await trio.sleep(0.3)
@@ -341,18 +347,18 @@ async def test_an_agent_that_asks_while_its_child_waits_for_its_model_is_played(
         assert await output(hub, info.run) == "over"
 
 
-async def test_an_agent_that_has_asked_goes_on_in_its_conversation(house: House) -> None:
-    house.put("lead/config.yaml", "name: lead\ninstructions: LEAD\n")
-    house.models.answer_with(
+async def test_an_agent_that_has_asked_goes_on_in_its_conversation(dormant_hubs: DormantHubs) -> None:
+    dormant_hubs.put("lead/config.yaml", "name: lead\ninstructions: LEAD\n")
+    dormant_hubs.models.answer_with(
         lambda request: (
             Reply(text=f"so {request.results[-1]}")
             if request.results
             else Reply(calls=[("user__input", {"question": "Well?"})])
         )
     )
-    async with house.hub() as hub:
+    async with dormant_hubs.hub() as hub:
         run = await sleeping(hub, "lead")
         (id,) = questions(hub, run).values()
         assert await hub.answer(LOCAL, id, "fine")
         assert "fine" in await output(hub, run)
-    assert len(house.models.requests) == 2
+    assert len(dormant_hubs.models.requests) == 2

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import Client, hub_of
 from support.fake_models import FakeModels
 from support.messages import says
@@ -46,7 +46,9 @@ async def _asking(other: Hub) -> tuple[str, str]:
     return run, other.questions(LOCAL, run)[0].id
 
 
-async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, hub: Hub, other: Hub) -> None:
+async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(
+    agent_runner: AgentRunner, hub: Hub, other: Hub
+) -> None:
     run, question = await _asking(other)
     await hub.logs.rescan(())
     assert [info.run for info in hub.list(LOCAL)] == [run]
@@ -61,7 +63,7 @@ async def test_a_run_begun_elsewhere_is_listed_and_so_is_its_end(stage: Stage, h
     assert hub.list(LOCAL)[0].status == "done"
 
 
-async def test_runs_of_ones_own_are_not_taken_for_those_of_others(stage: Stage, hub: Hub) -> None:
+async def test_runs_of_ones_own_are_not_taken_for_those_of_others(agent_runner: AgentRunner, hub: Hub) -> None:
     run, _ = await _asking(hub)
     await hub.logs.flush()
     await hub.logs.rescan(())
@@ -69,13 +71,17 @@ async def test_runs_of_ones_own_are_not_taken_for_those_of_others(stage: Stage, 
     assert [info.run for info in hub.list(LOCAL)] == [run]
 
 
-async def test_a_directory_that_is_gone_is_no_reason_to_end(stage: Stage, hub: Hub, tmp_path: Path) -> None:
+async def test_a_directory_that_is_gone_is_no_reason_to_end(
+    agent_runner: AgentRunner, hub: Hub, tmp_path: Path
+) -> None:
     shutil.rmtree(hub.logs.directory)
     await hub.logs.rescan(())
     assert hub.list(LOCAL) == []
 
 
-async def test_a_run_elsewhere_is_followed_to_its_end_without_a_gap(stage: Stage, hub: Hub, other: Hub) -> None:
+async def test_a_run_elsewhere_is_followed_to_its_end_without_a_gap(
+    agent_runner: AgentRunner, hub: Hub, other: Hub
+) -> None:
     run, question = await _asking(other)
     seen: list[int] = []
     kinds: list[str] = []
@@ -90,7 +96,9 @@ async def test_a_run_elsewhere_is_followed_to_its_end_without_a_gap(stage: Stage
     assert hub.get(LOCAL, run).status == "done"
 
 
-async def test_a_run_elsewhere_can_be_followed_from_where_one_was(stage: Stage, hub: Hub, other: Hub) -> None:
+async def test_a_run_elsewhere_can_be_followed_from_where_one_was(
+    agent_runner: AgentRunner, hub: Hub, other: Hub
+) -> None:
     run, question = await _asking(other)
     after = other.get(LOCAL, run).seq
     with trio.fail_after(60), hub.subscribe(LOCAL, run, after) as events:
@@ -102,7 +110,7 @@ async def test_a_run_elsewhere_can_be_followed_from_where_one_was(stage: Stage, 
 
 
 async def test_who_follows_a_run_elsewhere_is_told_how_it_ended(
-    stage: Stage, hub: Hub, other: Hub, client: Client
+    agent_runner: AgentRunner, hub: Hub, other: Hub, client: Client
 ) -> None:
     run, question = await _asking(other)
     begun = await client.result("_run/subscribe", run=run)
@@ -113,7 +121,7 @@ async def test_who_follows_a_run_elsewhere_is_told_how_it_ended(
 
 
 async def test_many_who_follow_a_run_elsewhere_read_its_log_once(
-    stage: Stage, hub: Hub, other: Hub, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
+    agent_runner: AgentRunner, hub: Hub, other: Hub, monkeypatch: pytest.MonkeyPatch, nursery: trio.Nursery
 ) -> None:
     reads = looks = 0
     real_read, real_look = run_logs.read_page, run_logs.RunLogs.is_over
@@ -215,7 +223,9 @@ async def test_a_run_elsewhere_whose_process_was_killed_ends_for_all_who_follow_
     assert hub.get(LOCAL, "run-killed").status == "lost"
 
 
-async def test_a_run_elsewhere_can_not_be_steered_and_the_reason_is_said(stage: Stage, hub: Hub, other: Hub) -> None:
+async def test_a_run_elsewhere_can_not_be_steered_and_the_reason_is_said(
+    agent_runner: AgentRunner, hub: Hub, other: Hub
+) -> None:
     run, _ = await _asking(other)
     with pytest.raises(Conflict, match=says("front.control.runs.running.owned_by_other_process")):
         hub.cancel(LOCAL, run)

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from support.agent_runs import Stage
-from support.control_fixtures import root, stage
+from support.agent_runs import AgentRunner
+from support.control_fixtures import agent_runner, root
 from support.control_hub import Client, Served, hub_of
 from support.messages import has_message
 
@@ -19,7 +19,7 @@ from callboard.protocol.control import method_structs
 from callboard.protocol.control.caller import LOCAL, Caller
 from callboard.protocol.errors import Denied, NotFound, UsageError
 
-__all__ = ["root", "stage"]
+__all__ = ["agent_runner", "root"]
 
 GRAPH = """
 name: writer
@@ -137,7 +137,9 @@ async def test_who_may_not_steer_the_run_sees_no_step_and_forks_nothing(
         assert len(hub.list(LOCAL)) == 1
 
 
-async def test_a_run_that_is_not_kept_has_no_steps(stage: Stage, root: callboard.Root, tmp_path: Path) -> None:
+async def test_a_run_that_is_not_kept_has_no_steps(
+    agent_runner: AgentRunner, root: callboard.Root, tmp_path: Path
+) -> None:
     async with hub_of(root, tmp_path / "hub", durable=False) as hub:
         info = await hub.start(LOCAL, method_structs.StartRun(target="asks", answers=["me"]))
         await over(hub, info.run)

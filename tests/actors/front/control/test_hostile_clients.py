@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_frames import Frames, held_against_the_schema
 from support.control_hub import Client, MadeRun, Served, hub_of
 from support.fake_models import Reply
@@ -252,25 +252,25 @@ async def test_actors_that_come_and_go_pile_up_for_no_slow_watcher(root: callboa
     run.end()
 
 
-async def test_what_is_written_to_a_paused_agent_is_read_when_it_goes_on(stage: Stage, hub: Hub) -> None:
-    stage.plain("instructions: be brief\ncan_ask_user: true", "clerk")
-    stage.models.script(Reply(calls=[("user__input", {"question": "How?"})]), "as you like")
+async def test_what_is_written_to_a_paused_agent_is_read_when_it_goes_on(agent_runner: AgentRunner, hub: Hub) -> None:
+    agent_runner.plain("instructions: be brief\ncan_ask_user: true", "clerk")
+    agent_runner.models.script(Reply(calls=[("user__input", {"question": "How?"})]), "as you like")
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="begin"))
     await until(lambda: hub.questions(LOCAL, info.run))
     path = f"/{info.run}/clerk"
     assert hub.actors.pause(LOCAL, path)
     assert await hub.answer(LOCAL, hub.questions(LOCAL, info.run)[0].id, "well")
     await trio.testing.wait_all_tasks_blocked(0.05)
-    assert len(stage.models.requests) == 1
+    assert len(agent_runner.models.requests) == 1
     await hub.actors.send(LOCAL, path, "and in French, please")
     assert hub.actors.resume(LOCAL, path)
     with trio.fail_after(60):
         assert (await hub.wait(LOCAL, info.run)).output == "as you like"
-    assert stage.models.requests[-1].json["messages"][-1]["content"] == "and in French, please"
+    assert agent_runner.models.requests[-1].json["messages"][-1]["content"] == "and in French, please"
 
 
 async def test_a_paused_run_can_be_cancelled_and_nobody_stays_paused(
-    stage: Stage, hub: Hub, root: callboard.Root
+    agent_runner: AgentRunner, hub: Hub, root: callboard.Root
 ) -> None:
     info = await hub.start(LOCAL, StartRun(target="asks"))
     await until(lambda: hub.questions(LOCAL, info.run))
@@ -302,9 +302,11 @@ async def test_the_schema_is_really_held_against_every_frame(served: Served, roo
     run.end()
 
 
-async def test_a_tool_call_that_is_cancelled_is_told_to_its_agent_which_goes_on(stage: Stage, hub: Hub) -> None:
-    stage.plain("instructions: be brief\ncan_ask_user: true", "clerk")
-    stage.models.script(Reply(calls=[("user__input", {"question": "How?"})]), "never mind")
+async def test_a_tool_call_that_is_cancelled_is_told_to_its_agent_which_goes_on(
+    agent_runner: AgentRunner, hub: Hub
+) -> None:
+    agent_runner.plain("instructions: be brief\ncan_ask_user: true", "clerk")
+    agent_runner.models.script(Reply(calls=[("user__input", {"question": "How?"})]), "never mind")
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="begin"))
     await until(lambda: hub.questions(LOCAL, info.run))
     (question,) = hub.questions(LOCAL, info.run)
@@ -312,7 +314,7 @@ async def test_a_tool_call_that_is_cancelled_is_told_to_its_agent_which_goes_on(
     with trio.fail_after(60):
         assert (await hub.wait(LOCAL, info.run)).output == "never mind"
     assert not await hub.answer(LOCAL, question.id, "too late")
-    told = stage.models.requests[-1].json["messages"][-1]
+    told = agent_runner.models.requests[-1].json["messages"][-1]
     assert told["role"] == "tool"
     assert "cancelled" in told["content"]
 

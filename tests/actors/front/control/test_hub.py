@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import MadeRun, hub_of
 from support.fake_models import Reply
 from support.waiting import until
@@ -45,7 +45,7 @@ async def _asked(hub: Hub, run: str) -> str:
     return hub.questions(LOCAL, run)[0].id
 
 
-async def test_a_run_is_started_watched_answered_and_waited_for(stage: Stage, hub: Hub) -> None:
+async def test_a_run_is_started_watched_answered_and_waited_for(agent_runner: AgentRunner, hub: Hub) -> None:
     info = await hub.start(ANNA, StartRun(target="asks", prompt="go", title="my run"))
     assert (info.owner, info.title, info.name, info.dialect, info.status) == (
         "anna",
@@ -76,7 +76,9 @@ class _Turns(trio.abc.Instrument):
         self.count += task.name == self.name
 
 
-async def test_who_waits_for_a_run_is_woken_by_its_end_and_by_no_other_event(stage: Stage, hub: Hub) -> None:
+async def test_who_waits_for_a_run_is_woken_by_its_end_and_by_no_other_event(
+    agent_runner: AgentRunner, hub: Hub
+) -> None:
     turns = _Turns("who waits")
     info = await hub.start(ANNA, StartRun(target="asks", prompt="go"))
     question = await _asked(hub, info.run)
@@ -124,9 +126,9 @@ async def test_pages_of_runs_are_bounded_in_bytes_and_together_they_are_all(root
     ],
 )
 async def test_what_can_not_start_leaves_nothing(
-    stage: Stage, hub: Hub, wanted: StartRun, error: type[Exception]
+    agent_runner: AgentRunner, hub: Hub, wanted: StartRun, error: type[Exception]
 ) -> None:
-    stage.agent("start: gone\nnodes: {}", "broken")
+    agent_runner.agent("start: gone\nnodes: {}", "broken")
     with pytest.raises(error):
         await hub.start(LOCAL, wanted)
     assert hub.list(LOCAL) == []
@@ -146,12 +148,14 @@ async def test_what_can_not_start_leaves_nothing(
         StartRun(target="asks", attach=["/etc/passwd"]),
     ],
 )
-async def test_paths_are_for_those_who_may_read_files_here(stage: Stage, hub: Hub, wanted: StartRun) -> None:
+async def test_paths_are_for_those_who_may_read_files_here(
+    agent_runner: AgentRunner, hub: Hub, wanted: StartRun
+) -> None:
     with pytest.raises(Denied, match="run:files"):
         await hub.start(ANNA, wanted)
 
 
-async def test_who_may_not_answer_may_not_agree_beforehand(stage: Stage, hub: Hub) -> None:
+async def test_who_may_not_answer_may_not_agree_beforehand(agent_runner: AgentRunner, hub: Hub) -> None:
     starter = _caller("carl", "run:agents")
     for wanted in (
         StartRun(target="asks", yes=True),
@@ -164,7 +168,7 @@ async def test_who_may_not_answer_may_not_agree_beforehand(stage: Stage, hub: Hu
             await hub.start(starter, wanted)
 
 
-async def test_a_run_of_somebody_else_is_denied_or_not_there(stage: Stage, hub: Hub) -> None:
+async def test_a_run_of_somebody_else_is_denied_or_not_there(agent_runner: AgentRunner, hub: Hub) -> None:
     info = await hub.start(ANNA, StartRun(target="asks"))
     question = await _asked(hub, info.run)
     path = f"/{info.run}"
@@ -192,7 +196,7 @@ async def test_a_run_of_somebody_else_is_denied_or_not_there(stage: Stage, hub: 
         hub.get(BERT, info.run)
 
 
-async def test_who_lacks_a_scope_is_told_which(stage: Stage, hub: Hub) -> None:
+async def test_who_lacks_a_scope_is_told_which(agent_runner: AgentRunner, hub: Hub) -> None:
     nobody = _caller("nobody")
     with pytest.raises(Denied, match="run:agents"):
         await hub.start(nobody, StartRun(target="asks"))
@@ -211,7 +215,7 @@ async def test_who_lacks_a_scope_is_told_which(stage: Stage, hub: Hub) -> None:
         await hub.resume(nobody, "run-1")
 
 
-async def test_who_starts_a_run_may_go_away(stage: Stage, hub: Hub) -> None:
+async def test_who_starts_a_run_may_go_away(agent_runner: AgentRunner, hub: Hub) -> None:
     with trio.move_on_after(0) as impatient:
         await hub.start(LOCAL, StartRun(target="asks"))
     assert impatient.cancelled_caught
@@ -229,7 +233,7 @@ async def test_who_starts_a_run_may_go_away(stage: Stage, hub: Hub) -> None:
     assert (await hub.wait(LOCAL, info.run)).status == "done"
 
 
-async def test_no_more_runs_than_may_be(stage: Stage, root: callboard.Root, tmp_path: Path) -> None:
+async def test_no_more_runs_than_may_be(agent_runner: AgentRunner, root: callboard.Root, tmp_path: Path) -> None:
     async with hub_of(root, tmp_path / "few", max_runs=1) as hub:
         info = await hub.start(LOCAL, StartRun(target="asks"))
         with pytest.raises(Saturated):
@@ -242,7 +246,7 @@ async def test_no_more_runs_than_may_be(stage: Stage, root: callboard.Root, tmp_
 
 
 async def test_runs_that_are_under_way_at_the_end_have_an_end_in_their_log(
-    stage: Stage, root: callboard.Root, tmp_path: Path
+    agent_runner: AgentRunner, root: callboard.Root, tmp_path: Path
 ) -> None:
     async with hub_of(root, tmp_path / "end") as hub:
         runs = [(await hub.start(LOCAL, StartRun(target="asks"))).run for _ in range(5)]
@@ -250,8 +254,8 @@ async def test_runs_that_are_under_way_at_the_end_have_an_end_in_their_log(
         assert {hub.get(LOCAL, run).status for run in runs} == {"cancelled"}
 
 
-async def test_runs_of_others_under_the_same_root_are_there_as_well(stage: Stage, hub: Hub) -> None:
-    outcome = await stage.run(target="asks", answers=["x"])
+async def test_runs_of_others_under_the_same_root_are_there_as_well(agent_runner: AgentRunner, hub: Hub) -> None:
+    outcome = await agent_runner.run(target="asks", answers=["x"])
     assert hub.get(LOCAL, outcome.run_id).owner == "local"
     assert (await hub.wait(LOCAL, outcome.run_id)).to_wire() == outcome.to_wire()
 
@@ -278,10 +282,12 @@ async def test_a_run_that_is_over_can_be_removed(root: callboard.Root, hub: Hub)
     assert not (hub.logs.directory / run.id).exists()
 
 
-async def test_a_paused_run_begins_no_node_and_a_resumed_one_goes_on(stage: Stage, hub: Hub, tmp_path: Path) -> None:
+async def test_a_paused_run_begins_no_node_and_a_resumed_one_goes_on(
+    agent_runner: AgentRunner, hub: Hub, tmp_path: Path
+) -> None:
     mark = tmp_path / "marks"
     one = f"echo one >> {mark}; while [ ! -e {mark}.go ]; do sleep 0.01; done; echo '{{}}'"
-    stage.agent(SLOW, "slow", one=one, two=f'echo two >> {mark}; echo \'{{"x": "done"}}\'')
+    agent_runner.agent(SLOW, "slow", one=one, two=f'echo two >> {mark}; echo \'{{"x": "done"}}\'')
     info = await hub.start(LOCAL, StartRun(target="slow"))
     await until(mark.exists)
     path = f"/{info.run}/slow"
@@ -301,9 +307,9 @@ async def test_a_paused_run_begins_no_node_and_a_resumed_one_goes_on(stage: Stag
     assert kinds.count("actor.paused") == kinds.count("actor.resumed") == 1
 
 
-async def test_what_a_person_writes_is_read_before_the_next_request(stage: Stage, hub: Hub) -> None:
-    stage.plain("instructions: be brief\ncan_ask_user: true", "clerk")
-    stage.models.script(Reply(calls=[("user__input", {"question": "How?"})]), "as you like")
+async def test_what_a_person_writes_is_read_before_the_next_request(agent_runner: AgentRunner, hub: Hub) -> None:
+    agent_runner.plain("instructions: be brief\ncan_ask_user: true", "clerk")
+    agent_runner.models.script(Reply(calls=[("user__input", {"question": "How?"})]), "as you like")
     info = await hub.start(LOCAL, StartRun(target="clerk", prompt="begin"))
     question = await _asked(hub, info.run)
     path = f"/{info.run}/clerk"
@@ -314,7 +320,7 @@ async def test_what_a_person_writes_is_read_before_the_next_request(stage: Stage
         await hub.actors.send(LOCAL, f"/{info.run}", "hello?")
     await hub.answer(LOCAL, question, "well")
     assert (await hub.wait(LOCAL, info.run)).output == "as you like"
-    said = stage.models.requests[-1].json["messages"]
+    said = agent_runner.models.requests[-1].json["messages"]
     assert said[-1] == {"role": "user", "content": "and in French, please"}
     events = [msgspec.json.decode(event.data) for event in await hub.events(LOCAL, info.run)]
     (told,) = [event["data"] for event in events if event["kind"] == "agent.told"]
@@ -326,7 +332,7 @@ async def test_what_a_person_writes_is_read_before_the_next_request(stage: Stage
 ANNA_ADMIN = Caller("anna", frozenset({"*"}), name="Anna")
 
 
-async def test_an_actor_is_looked_at_closely(stage: Stage, hub: Hub) -> None:
+async def test_an_actor_is_looked_at_closely(agent_runner: AgentRunner, hub: Hub) -> None:
     info = await hub.start(LOCAL, StartRun(target="asks"))
     await _asked(hub, info.run)
     detail = await hub.actors.inspect(LOCAL, f"/{info.run}/asks/ask")
@@ -349,7 +355,7 @@ async def test_an_actor_is_looked_at_closely(stage: Stage, hub: Hub) -> None:
     assert (await hub.wait(LOCAL, info.run)).status == "failed"
 
 
-async def test_changes_of_the_tree_are_gathered(stage: Stage, hub: Hub) -> None:
+async def test_changes_of_the_tree_are_gathered(agent_runner: AgentRunner, hub: Hub) -> None:
     with hub.actors.watch_tree(LOCAL, None, 0.02) as changes:
         info = await hub.start(LOCAL, StartRun(target="asks"))
         with trio.fail_after(60):
@@ -367,7 +373,7 @@ class Note(Message, frozen=True):
     pass
 
 
-async def test_messages_sent_are_counted_while_the_tree_is_watched(stage: Stage, hub: Hub) -> None:
+async def test_messages_sent_are_counted_while_the_tree_is_watched(agent_runner: AgentRunner, hub: Hub) -> None:
     async def sink(me: Actor) -> None:
         async for _ in me:
             pass
@@ -376,7 +382,7 @@ async def test_messages_sent_are_counted_while_the_tree_is_watched(stage: Stage,
         async for _ in me:
             await to.tell(Note())
 
-    kernel = stage.root.kernel
+    kernel = agent_runner.root.kernel
     to = kernel.spawn(sink)
     ref = kernel.spawn(source, to)
 
@@ -394,7 +400,7 @@ async def test_messages_sent_are_counted_while_the_tree_is_watched(stage: Stage,
     assert kernel.sent is None
 
 
-async def test_a_watcher_hears_of_its_own_runs_only(stage: Stage, hub: Hub) -> None:
+async def test_a_watcher_hears_of_its_own_runs_only(agent_runner: AgentRunner, hub: Hub) -> None:
     with hub.actors.watch_tree(BERT, None, 0.02) as changes, hub.watch_questions(BERT) as questions:
         info = await hub.start(ANNA, StartRun(target="asks"))
         await _asked(hub, info.run)
@@ -407,7 +413,7 @@ async def test_a_watcher_hears_of_its_own_runs_only(stage: Stage, hub: Hub) -> N
         assert asked.question["run"] == mine.run
 
 
-async def test_the_first_answer_wins_and_the_others_are_told(stage: Stage, hub: Hub) -> None:
+async def test_the_first_answer_wins_and_the_others_are_told(agent_runner: AgentRunner, hub: Hub) -> None:
     info = await hub.start(LOCAL, StartRun(target="asks"))
     question = await _asked(hub, info.run)
     with hub.watch_questions(LOCAL) as one, hub.watch_questions(LOCAL) as two:
@@ -421,9 +427,9 @@ async def test_the_first_answer_wins_and_the_others_are_told(stage: Stage, hub: 
     assert (await hub.wait(LOCAL, info.run)).status == "done"
 
 
-async def test_what_can_be_started_is_listed_with_what_is_wrong_with_it(stage: Stage, hub: Hub) -> None:
-    stage.agent("start: gone\nnodes: {}", "broken")
-    stage.plain("instructions: x\nconversation_starters: [hi, 'how?']", "clerk")
+async def test_what_can_be_started_is_listed_with_what_is_wrong_with_it(agent_runner: AgentRunner, hub: Hub) -> None:
+    agent_runner.agent("start: gone\nnodes: {}", "broken")
+    agent_runner.plain("instructions: x\nconversation_starters: [hi, 'how?']", "clerk")
     targets = {target.name: target for target in await hub.targets(LOCAL)}
     assert (targets["asks"].dialect, targets["asks"].source, targets["asks"].problem) == ("graph", "config", "")
     assert targets["broken"].problem
@@ -431,13 +437,13 @@ async def test_what_can_be_started_is_listed_with_what_is_wrong_with_it(stage: S
     assert targets["coder"].source == "library"
 
 
-async def test_a_run_can_be_drawn(stage: Stage, hub: Hub) -> None:
+async def test_a_run_can_be_drawn(agent_runner: AgentRunner, hub: Hub) -> None:
     info = await hub.start(LOCAL, StartRun(target="asks"))
     drawn = hub.graph_of(LOCAL, info.run)
     assert [node.id for node in drawn.nodes] == ["ask", "end"]
     assert [(edge.source, edge.target) for edge in drawn.edges] == [("ask", "end")]
-    stage.plain("instructions: x", "clerk")
-    stage.models.script("yes")
+    agent_runner.plain("instructions: x", "clerk")
+    agent_runner.models.script("yes")
     clerk = await hub.start(LOCAL, StartRun(target="clerk", prompt="?"))
     assert [node.type for node in hub.graph_of(LOCAL, clerk.run).nodes] == ["agent"]
     await hub.wait(LOCAL, clerk.run)

@@ -14,7 +14,7 @@ import trio
 import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import MadeRun, hub_of
 from support.messages import has_message
 from support.waiting import until
@@ -326,7 +326,9 @@ async def test_a_client_that_is_gone_leaves_nothing(root: callboard.Root, hub: H
     assert (await hub.wait(LOCAL, run.id)).status == "done"
 
 
-async def test_many_clients_answer_and_exactly_one_is_the_first(stage: Stage, root: callboard.Root, hub: Hub) -> None:
+async def test_many_clients_answer_and_exactly_one_is_the_first(
+    agent_runner: AgentRunner, root: callboard.Root, hub: Hub
+) -> None:
     lines = [_line(root, hub, Caller("local", frozenset({"*"}), name=f"c{number}")) for number in range(10)]
     await trio.testing.wait_all_tasks_blocked()
     for line in lines:

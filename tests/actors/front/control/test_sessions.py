@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import Client, hub_of
 from support.fake_models import FakeModels, Reply
 
@@ -20,9 +20,9 @@ from callboard.protocol.requests import RunRequest
 
 
 async def test_runs_of_a_session_are_its_turns_one_after_another(
-    hub: Hub, stage: Stage, fake_model: FakeModels
+    hub: Hub, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.plain("", name="clerk")
+    agent_runner.plain("", name="clerk")
     fake_model.answer_with(lambda request: f"re: {request.prompt}")
     runs = []
     async with trio.open_nursery() as nursery:
@@ -44,9 +44,9 @@ async def test_runs_of_a_session_are_its_turns_one_after_another(
 
 
 async def test_the_end_of_the_hub_keeps_what_was_said(
-    root: callboard.Root, stage: Stage, fake_model: FakeModels, tmp_path: Path
+    root: callboard.Root, agent_runner: AgentRunner, fake_model: FakeModels, tmp_path: Path
 ) -> None:
-    stage.plain("global_tools: [fs_ls]", name="clerk")
+    agent_runner.plain("global_tools: [fs_ls]", name="clerk")
     fake_model.script(Reply(text="looking", calls=[("fs_ls", {"path": "."})]))
     fake_model.answer_with(lambda _: Reply(hold=trio.Event()))
     async with hub_of(root, tmp_path / "state") as hub:
@@ -60,9 +60,9 @@ async def test_the_end_of_the_hub_keeps_what_was_said(
 
 
 async def test_who_gives_up_a_turn_that_has_not_begun_leaves_nothing(
-    hub: Hub, stage: Stage, fake_model: FakeModels
+    hub: Hub, agent_runner: AgentRunner, fake_model: FakeModels
 ) -> None:
-    stage.plain("", name="clerk")
+    agent_runner.plain("", name="clerk")
     made = await hub.root.sessions.create(None, agent="clerk")
     async with hub.root.sessions.turn(None, made.id):
         with trio.move_on_after(0.05) as patience:
@@ -73,8 +73,8 @@ async def test_who_gives_up_a_turn_that_has_not_begun_leaves_nothing(
     assert fake_model.requests == []
 
 
-async def test_a_session_needs_its_scope(hub: Hub, stage: Stage) -> None:
-    stage.plain("", name="clerk")
+async def test_a_session_needs_its_scope(hub: Hub, agent_runner: AgentRunner) -> None:
+    agent_runner.plain("", name="clerk")
     with pytest.raises(Denied, match="write:sessions"):
         await hub.start(Caller("bob", frozenset({"run:agents"})), StartRun(target="clerk", prompt="x", session="y"))
 
@@ -96,10 +96,10 @@ async def test_the_methods_of_sessions_answer_on_the_websocket(client: Client, h
 
 
 async def test_an_agent_that_is_always_run_in_a_session_is_so_for_the_person_at_this_machine(
-    client: Client, hub: Hub, stage: Stage
+    client: Client, hub: Hub, agent_runner: AgentRunner
 ) -> None:
-    stage.plain("agent_session: diary", name="clerk")
-    stage.plain("agent_session: temp", name="fleeting")
+    agent_runner.plain("agent_session: diary", name="clerk")
+    agent_runner.plain("agent_session: temp", name="fleeting")
     run = (await client.result("_run/start", target="clerk", prompt="one"))["run"]
     await hub.wait(LOCAL, run["run"])
     await hub.sessions.wait_stored(run["run"])

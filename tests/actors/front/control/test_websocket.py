@@ -12,7 +12,7 @@ import trio
 import trio.testing
 import wsproto
 import wsproto.events as ws
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.control_hub import SCHEMA, TOKEN, Client, MadeRun, Served
 from support.waiting import until
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, open_websocket_url
@@ -146,7 +146,9 @@ async def test_what_is_no_frame_ends_that_connection_only(served: Served, client
     assert await client.result("_server/info")
 
 
-async def test_a_client_that_vanishes_mid_frame_leaves_nothing(stage: Stage, served: Served, hub: Hub) -> None:
+async def test_a_client_that_vanishes_mid_frame_leaves_nothing(
+    agent_runner: AgentRunner, served: Served, hub: Hub
+) -> None:
     raw = await _raw(served)
     start = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "_run/start", "params": {"target": "asks"}})
     await raw.send(ws.TextMessage(data=start))
@@ -270,7 +272,9 @@ async def test_a_server_that_stops_says_so(root: callboard.Root, hub: Hub, serve
     assert closed.value.reason.code == 1001
 
 
-async def test_every_frame_is_as_the_schema_says(stage: Stage, client: Client, root: callboard.Root) -> None:
+async def test_every_frame_is_as_the_schema_says(
+    agent_runner: AgentRunner, client: Client, root: callboard.Root
+) -> None:
     frame = jsonschema.Draft202012Validator(SCHEMA)
     await client.result("_question/subscribe")
     await client.result("_actor/subscribe", interval=0.02)

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 from support.http_agents import ASKER, HELLO, LOOP
-from support.http_server import House
+from support.http_server import ApiServer
 
 from callboard.actors.front.http.call import STATUS
 from callboard.actors.front.http.routes import routes
@@ -35,38 +35,38 @@ def test_every_code_stands_in_the_table_of_errors() -> None:
         assert str(status) in row.split("|")[1]
 
 
-async def test_every_example_works(house: House) -> None:
-    house.stage.plain(LOOP, name="clerk")
-    house.stage.agent(HELLO, name="hello")
-    house.stage.agent(ASKER, name="asker")
+async def test_every_example_works(api_server: ApiServer) -> None:
+    api_server.agent_runner.plain(LOOP, name="clerk")
+    api_server.agent_runner.agent(HELLO, name="hello")
+    api_server.agent_runner.agent(ASKER, name="asker")
     names: dict[str, str] = {}
     for method, path, status, body in EXAMPLES:
         for name, id in names.items():
             path = path.replace(name, id)
         if "QUESTION" in path:
-            path = path.replace("QUESTION", await _question(house))
+            path = path.replace("QUESTION", await _question(api_server))
         given: Any = None if body is None else json.loads(body)
         created = (method, path) in (("POST", "/v1/sessions"), ("POST", "/v1/runs"))
-        response = await house.client.request(method, path, json=given)
+        response = await api_server.client.request(method, path, json=given)
         assert response.status_code == int(status or (201 if created else 200)), f"{method} {path}: {response.text}"
         if created:
             names["SESSION" if path == "/v1/sessions" else "RUN"] = response.json()[
                 "id" if path == "/v1/sessions" else "run"
             ]
         if path.endswith("/cancel"):
-            await _over(house, names["RUN"])
+            await _over(api_server, names["RUN"])
         if method == "DELETE" and path == f"/v1/runs/{names.get('RUN')}":
-            names["RUN"] = (await house.get("/v1/runs"))["runs"][0]["run"]
+            names["RUN"] = (await api_server.get("/v1/runs"))["runs"][0]["run"]
 
 
-async def _question(house: House) -> str:
+async def _question(api_server: ApiServer) -> str:
     with trio.fail_after(60):
-        while not (found := (await house.get("/v1/questions"))["questions"]):
+        while not (found := (await api_server.get("/v1/questions"))["questions"]):
             await trio.sleep(0.01)
     return str(found[0]["id"])
 
 
-async def _over(house: House, run: str) -> None:
+async def _over(api_server: ApiServer, run: str) -> None:
     with trio.fail_after(60):
-        while (await house.get(f"/v1/runs/{run}"))["status"] in ("running", "waiting"):
+        while (await api_server.get(f"/v1/runs/{run}"))["status"] in ("running", "waiting"):
             await trio.sleep(0.01)

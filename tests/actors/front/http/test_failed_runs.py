@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.fake_models import Reply
-from support.http_server import House
+from support.http_server import ApiServer
 
 HAIKU = """
 start: write
@@ -17,14 +17,14 @@ OUTPUT = f"LLM node failed: {CAUSE}"
 
 
 @pytest.fixture
-def down(house: House) -> House:
-    """The house, with an agent whose model is down."""
-    house.stage.agent(HAIKU, name="haiku")
-    house.stage.models.answer_with(lambda _: Reply(status=503, error="the model is down"))
-    return house
+def down(api_server: ApiServer) -> ApiServer:
+    """A server with an agent whose model is down."""
+    api_server.agent_runner.agent(HAIKU, name="haiku")
+    api_server.agent_runner.models.answer_with(lambda _: Reply(status=503, error="the model is down"))
+    return api_server
 
 
-async def test_a_run_is_failed_with_output_and_error(down: House) -> None:
+async def test_a_run_is_failed_with_output_and_error(down: ApiServer) -> None:
     run = (await down.post("/v1/runs", {"target": "haiku", "prompt": "frogs"}, 201))["run"]
     followed = await down.events("GET", f"/v1/runs/{run}/events")
     assert followed[-1][1] == "run.failed"
@@ -36,7 +36,7 @@ async def test_a_run_is_failed_with_output_and_error(down: House) -> None:
     assert events[-1]["data"]["outcome"]["failures"] == [info["error"]]
 
 
-async def test_a_chat_completion_is_an_error_that_names_the_cause(down: House) -> None:
+async def test_a_chat_completion_is_an_error_that_names_the_cause(down: ApiServer) -> None:
     body = {"model": "graph/haiku", "messages": [{"role": "user", "content": "frogs"}]}
     error = (await down.post("/v1/chat/completions", body, 502))["error"]
     assert (error["code"], error["message"]) == ("upstream", CAUSE)
@@ -48,7 +48,7 @@ async def test_a_chat_completion_is_an_error_that_names_the_cause(down: House) -
     assert {choice["finish_reason"] for choice in said} == {None}
 
 
-async def test_a_completion_is_an_error_that_names_the_cause(down: House) -> None:
+async def test_a_completion_is_an_error_that_names_the_cause(down: ApiServer) -> None:
     body = {"prompt": "frogs", "agent": "haiku"}
     error = (await down.post("/v1/completions", body, 502))["error"]
     assert (error["code"], error["message"]) == ("upstream", CAUSE)
@@ -58,7 +58,7 @@ async def test_a_completion_is_an_error_that_names_the_cause(down: House) -> Non
     assert (name, last["outcome"]["status"], last["outcome"]["final_message"]) == ("finished", "failed", OUTPUT)
 
 
-async def test_an_ag_ui_stream_ends_with_run_error_behind_the_output(down: House) -> None:
+async def test_an_ag_ui_stream_ends_with_run_error_behind_the_output(down: ApiServer) -> None:
     messages = [{"id": "m1", "role": "user", "content": "frogs"}]
     body = {"threadId": "t", "runId": "r", "messages": messages, "tools": [], "context": [], "state": {}}
     asked = {**body, "forwardedProps": {}}
@@ -68,7 +68,7 @@ async def test_an_ag_ui_stream_ends_with_run_error_behind_the_output(down: House
     assert "RUN_FINISHED" not in [each["type"] for each in told]
 
 
-async def test_the_metrics_count_it_as_failed(down: House) -> None:
+async def test_the_metrics_count_it_as_failed(down: ApiServer) -> None:
     body = {"model": "graph/haiku", "messages": [{"role": "user", "content": "frogs"}]}
     await down.post("/v1/chat/completions", body, 502)
     lines = (await down.client.get("/metrics")).text.splitlines()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.http_agents import ASKER
-from support.http_server import House, Serve
+from support.http_server import ApiServer, Serve
 from support.messages import has_message
 
 from callboard.actors.front.access.limits import ConcurrencyLimiter
@@ -18,24 +18,26 @@ from callboard.actors.front.http import health
 from callboard.actors.front.http.health import Health
 
 
-async def test_case_110_ready_is_503_when_the_store_can_t_be_written_to(stage: Stage, tmp_path: Path) -> None:
+async def test_case_110_ready_is_503_when_the_store_can_t_be_written_to(
+    agent_runner: AgentRunner, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    assert await Health(stage.root, ConcurrencyLimiter(1, 10), [tmp_path / "sessions"]).ready() == (
+    assert await Health(agent_runner.root, ConcurrencyLimiter(1, 10), [tmp_path / "sessions"]).ready() == (
         200,
         {"status": "ok"},
     )
     assert list((tmp_path / "sessions").iterdir()) == [], "the probe leaves nothing"
-    status, body = await Health(stage.root, ConcurrencyLimiter(1, 10), [tmp_path / "file" / "sessions"]).ready()
+    status, body = await Health(agent_runner.root, ConcurrencyLimiter(1, 10), [tmp_path / "file" / "sessions"]).ready()
     assert status == 503
     assert has_message(body["problems"][0], "front.http.health._write", name="sessions")
     assert str(tmp_path) not in str(body), "strangers are not told where things are"
 
 
 async def test_case_110_ready_is_503_when_less_than_a_tenth_of_the_places_is_free(
-    stage: Stage, nursery: trio.Nursery
+    agent_runner: AgentRunner, nursery: trio.Nursery
 ) -> None:
     places = ConcurrencyLimiter(20, 20)
-    it = Health(stage.root, places, [])
+    it = Health(agent_runner.root, places, [])
     for _ in range(18):
         places._all.acquire_on_behalf_of_nowait(object())
     assert (await it.ready())[0] == 200
@@ -44,16 +46,18 @@ async def test_case_110_ready_is_503_when_less_than_a_tenth_of_the_places_is_fre
     assert it.live() == (200, {"status": "ok"})
 
 
-async def test_case_110_live_is_200_until_the_server_ends(stage: Stage) -> None:
-    it = Health(stage.root, ConcurrencyLimiter(1, 10), [])
+async def test_case_110_live_is_200_until_the_server_ends(agent_runner: AgentRunner) -> None:
+    it = Health(agent_runner.root, ConcurrencyLimiter(1, 10), [])
     assert it.live()[0] == 200
     it.draining = True
     assert it.live()[0] == 503
     assert (await it.ready())[0] == 503
 
 
-async def test_the_store_is_looked_at_once_a_second_however_often_one_asks(stage: Stage, tmp_path: Path) -> None:
-    it = Health(stage.root, ConcurrencyLimiter(1, 10), [tmp_path])
+async def test_the_store_is_looked_at_once_a_second_however_often_one_asks(
+    agent_runner: AgentRunner, tmp_path: Path
+) -> None:
+    it = Health(agent_runner.root, ConcurrencyLimiter(1, 10), [tmp_path])
     await it.ready()
     looked = it._looked
     for _ in range(50):
@@ -64,11 +68,11 @@ async def test_the_store_is_looked_at_once_a_second_however_often_one_asks(stage
 # --- a real server ------------------------------------------------------------------------------------------
 
 
-async def ready(house: House, status: int) -> str:
+async def ready(api_server: ApiServer, status: int) -> str:
     """What `/healthz/ready` says, once it has that status; without a key, as load balancers ask."""
     with trio.fail_after(60):
         while (
-            response := await house.client.get("/healthz/ready", headers={"authorization": ""})
+            response := await api_server.client.get("/healthz/ready", headers={"authorization": ""})
         ).status_code != status:
             await trio.sleep(0.02)
     return response.text
@@ -76,32 +80,32 @@ async def ready(house: House, status: int) -> str:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO])
 async def test_case_110_ready_is_503_while_the_store_is_full_or_read_only(
-    house: House, monkeypatch: pytest.MonkeyPatch, number: int
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     def refused(path: Path, data: bytes) -> int:
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(health, "FRESH", 0.0)
-    assert "ok" in await ready(house, 200)
+    assert "ok" in await ready(api_server, 200)
     with monkeypatch.context() as full:
         full.setattr(Path, "write_bytes", refused)
-        said = await ready(house, 503)
+        said = await ready(api_server, 503)
         assert f"runs can't be written to: {os.strerror(number)}" in said
-        assert (await house.client.get("/healthz/live")).status_code == 200
-    await ready(house, 200)
+        assert (await api_server.client.get("/healthz/live")).status_code == 200
+    await ready(api_server, 200)
 
 
 async def test_case_110_ready_is_503_with_less_than_a_tenth_of_the_places_free_and_the_next_is_sent_away(
     serve: Serve,
 ) -> None:
     limits = {"max_concurrent_requests": 10, "per_subject_concurrency": 100}
-    async with serve(api={"limits": limits}) as house:
-        house.stage.agent(ASKER, name="asker")
-        run = (await house.post("/v1/runs", {"target": "asker"}, 201))["run"]
+    async with serve(api={"limits": limits}) as api_server:
+        api_server.agent_runner.agent(ASKER, name="asker")
+        run = (await api_server.post("/v1/runs", {"target": "asker"}, 201))["run"]
 
         async def follow(task_status: trio.TaskStatus[None]) -> None:
             headers = {"accept": "text/event-stream"}
-            async with house.client.stream("GET", f"/v1/runs/{run}/events", headers=headers) as response:
+            async with api_server.client.stream("GET", f"/v1/runs/{run}/events", headers=headers) as response:
                 assert response.status_code == 200
                 task_status.started()
                 async for _ in response.aiter_raw():
@@ -110,21 +114,21 @@ async def test_case_110_ready_is_503_with_less_than_a_tenth_of_the_places_free_a
         async with trio.open_nursery() as nursery:
             for _ in range(9):
                 await nursery.start(follow)
-            await ready(house, 200)
+            await ready(api_server, 200)
             await nursery.start(follow)
-            said = await ready(house, 503)
+            said = await ready(api_server, 503)
             assert has_message(said, "front.http.health.Health.ready.2", taken="…10", of_all=10)
-            refused = await house.client.get("/v1/info")
+            refused = await api_server.client.get("/v1/info")
             assert refused.status_code == 503, "case 105"
             assert refused.json()["error"]["code"] == "saturated"
             assert int(refused.headers["retry-after"]) >= 1
             nursery.cancel_scope.cancel()
-        await ready(house, 200)
+        await ready(api_server, 200)
 
 
-async def test_case_110_ready_is_503_and_live_too_while_it_drains(house: House) -> None:
-    house.stage.agent(ASKER, name="asker")
-    await house.post("/v1/runs", {"target": "asker"}, 201)
-    house.server.drain()
-    assert "stopping" in await ready(house, 503)
-    assert (await house.client.get("/healthz/live")).status_code == 503
+async def test_case_110_ready_is_503_and_live_too_while_it_drains(api_server: ApiServer) -> None:
+    api_server.agent_runner.agent(ASKER, name="asker")
+    await api_server.post("/v1/runs", {"target": "asker"}, 201)
+    api_server.server.drain()
+    assert "stopping" in await ready(api_server, 503)
+    assert (await api_server.client.get("/healthz/live")).status_code == 503

@@ -27,7 +27,7 @@ BEARER = {"authorization": f"Bearer {LOCAL_TOKEN}"}
 ROUTES = {(route.method, route.path): route.rule for route in routes()}
 
 
-class Stage:
+class EchoApplication:
     """An application that tells what it was asked, and can be made to wait."""
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ class Stage:
 
 
 @pytest.fixture
-def app() -> Stage:
-    return Stage()
+def app() -> EchoApplication:
+    return EchoApplication()
 
 
 def client(
-    app: Stage, access: AccessControl | None = None, metrics: Metrics | None = None, peer: str = "127.0.0.1"
+    app: EchoApplication, access: AccessControl | None = None, metrics: Metrics | None = None, peer: str = "127.0.0.1"
 ) -> Any:
     return client_of(guarded(app, access or access_for(), metrics=metrics), peer)
 
@@ -73,7 +73,7 @@ def error_of(response: httpx.Response) -> dict[str, str]:
     return dict(body["error"])
 
 
-async def test_every_reply_has_an_id_and_the_headers_that_keep_browsers_careful(app: Stage) -> None:
+async def test_every_reply_has_an_id_and_the_headers_that_keep_browsers_careful(app: EchoApplication) -> None:
     async with client(app) as http:
         reply = await http.get("/v1/runs", headers=BEARER)
         assert reply.text == "so it is"
@@ -90,7 +90,7 @@ async def test_every_reply_has_an_id_and_the_headers_that_keep_browsers_careful(
         assert reply.headers["strict-transport-security"].startswith("max-age=31536000")
 
 
-async def test_a_client_s_own_request_id_is_kept_if_it_is_a_sane_one(app: Stage) -> None:
+async def test_a_client_s_own_request_id_is_kept_if_it_is_a_sane_one(app: EchoApplication) -> None:
     async with client(app) as http:
         reply = await http.get("/v1/runs", headers={**BEARER, "x-request-id": "trace-7.1"})
         assert reply.headers["x-request-id"] == "trace-7.1"
@@ -99,14 +99,14 @@ async def test_a_client_s_own_request_id_is_kept_if_it_is_a_sane_one(app: Stage)
         assert "evil" not in reply.headers["x-request-id"]
 
 
-async def test_a_reply_that_says_something_else_itself_is_left_alone(app: Stage) -> None:
+async def test_a_reply_that_says_something_else_itself_is_left_alone(app: EchoApplication) -> None:
     app.headers = [(b"Referrer-Policy", b"no-referrer")]
     async with client(app) as http:
         reply = await http.get("/v1/runs", headers=BEARER)
     assert reply.headers.get_list("referrer-policy") == ["no-referrer"]
 
 
-async def test_case_105_a_bad_key_is_told_in_the_error_table_s_shape(app: Stage) -> None:
+async def test_case_105_a_bad_key_is_told_in_the_error_table_s_shape(app: EchoApplication) -> None:
     async with client(app) as http:
         for headers in ({}, {"authorization": "Bearer nonsense"}):
             reply = await http.get("/v1/runs", headers=headers)
@@ -115,7 +115,7 @@ async def test_case_105_a_bad_key_is_told_in_the_error_table_s_shape(app: Stage)
     assert app.asked == []
 
 
-async def test_a_caller_without_the_scope_is_refused_and_told_which(app: Stage) -> None:
+async def test_a_caller_without_the_scope_is_refused_and_told_which(app: EchoApplication) -> None:
     token, entry = made_key("alice", "read:runs")
     async with client(app, access_for(entry)) as http:
         http.headers["authorization"] = f"Bearer {token}"
@@ -128,7 +128,9 @@ async def test_a_caller_without_the_scope_is_refused_and_told_which(app: Stage) 
 
 
 @pytest.mark.parametrize(("method", "template"), [route for route, rule in ROUTES.items() if rule.scopes])
-async def test_each_route_wants_every_one_of_its_scopes_and_no_more(app: Stage, method: str, template: str) -> None:
+async def test_each_route_wants_every_one_of_its_scopes_and_no_more(
+    app: EchoApplication, method: str, template: str
+) -> None:
     rule = ROUTES[method, template]
     path = template.replace("{path:path}", "a/b").replace("{model:path}", "a/b").replace("{", "").replace("}", "")
     enough, entry = made_key("enough", *rule.scopes)
@@ -145,7 +147,7 @@ async def test_each_route_wants_every_one_of_its_scopes_and_no_more(app: Stage, 
         assert [await status(token) for token, _ in (*others, nothing)] == [403] * (len(others) + 1)
 
 
-async def test_a_path_that_the_table_does_not_have_is_not_found_for_all_but_the_owner(app: Stage) -> None:
+async def test_a_path_that_the_table_does_not_have_is_not_found_for_all_but_the_owner(app: EchoApplication) -> None:
     token, entry = made_key("alice", *{scope for rule in ROUTES.values() for scope in rule.scopes})
     async with client(app, access_for(entry)) as http:
         for path in (
@@ -170,7 +172,9 @@ async def test_a_path_that_the_table_does_not_have_is_not_found_for_all_but_the_
         *("/healthz/live/", "/HEALTHZ/live", "/openapi.json/", "/%00", "/healthz/live\x00"),
     ],
 )
-async def test_no_trick_with_a_path_gets_a_stranger_to_more_than_the_open_routes(app: Stage, path: str) -> None:
+async def test_no_trick_with_a_path_gets_a_stranger_to_more_than_the_open_routes(
+    app: EchoApplication, path: str
+) -> None:
     async with client(app) as http:
         try:
             reply = await http.get(path)
@@ -185,7 +189,7 @@ async def test_no_trick_with_a_path_gets_a_stranger_to_more_than_the_open_routes
         assert reply.status_code == 401
 
 
-async def test_health_is_asked_for_by_anybody_and_by_any_name(app: Stage) -> None:
+async def test_health_is_asked_for_by_anybody_and_by_any_name(app: EchoApplication) -> None:
     async with client(app, peer="10.1.2.3") as http:
         for path in ("/healthz/live", "/healthz/ready"):
             assert (await http.get(path, headers={"host": "10.9.9.9:3400"})).status_code == 200
@@ -195,7 +199,7 @@ async def test_health_is_asked_for_by_anybody_and_by_any_name(app: Stage) -> Non
         assert (await http.get("/metrics")).status_code == 200
 
 
-async def test_another_page_and_another_name_are_refused(app: Stage) -> None:
+async def test_another_page_and_another_name_are_refused(app: EchoApplication) -> None:
     async with client(app) as http:
         for headers in ({"origin": "https://evil.test"}, {"origin": "null"}, {"host": "evil.test:3400"}):
             reply = await http.post("/v1/runs", headers={**BEARER, **headers}, json={})
@@ -204,7 +208,7 @@ async def test_another_page_and_another_name_are_refused(app: Stage) -> None:
     assert app.asked == []
 
 
-async def test_pages_that_were_allowed_may_read_replies_and_refusals(app: Stage) -> None:
+async def test_pages_that_were_allowed_may_read_replies_and_refusals(app: EchoApplication) -> None:
     access = access_for(cors=Cors(allowed_origins=("https://friend.test",), allow_credentials=True))
     async with client(app, access) as http:
         http.headers["origin"] = "https://friend.test"
@@ -222,7 +226,7 @@ async def test_pages_that_were_allowed_may_read_replies_and_refusals(app: Stage)
 
 
 async def test_case_107_the_next_request_of_a_minute_is_429_with_retry_after(
-    app: Stage, mock_clock: trio.testing.MockClock
+    app: EchoApplication, mock_clock: trio.testing.MockClock
 ) -> None:
     (alice, one), (bob, two) = made_key("alice", "read:runs"), made_key("bob", "read:runs")
     metrics = Metrics()
@@ -240,7 +244,7 @@ async def test_case_107_the_next_request_of_a_minute_is_429_with_retry_after(
     assert b'rate_limit_rejections_total{kind="requests"} 1.0' in metrics.exposition()
 
 
-async def test_case_105_a_body_that_is_too_big_is_413_whether_it_says_so_or_not(app: Stage) -> None:
+async def test_case_105_a_body_that_is_too_big_is_413_whether_it_says_so_or_not(app: EchoApplication) -> None:
     access = access_for(limits=ApiLimits(max_body_bytes=1024))
 
     async def dribble() -> AsyncIterator[bytes]:
@@ -258,7 +262,7 @@ async def test_case_105_a_body_that_is_too_big_is_413_whether_it_says_so_or_not(
 
 
 async def test_a_request_that_takes_too_long_is_504_and_a_stream_of_events_is_not(
-    app: Stage, autojump_clock: trio.testing.MockClock
+    app: EchoApplication, autojump_clock: trio.testing.MockClock
 ) -> None:
     app.hold = trio.Event()
     access = access_for(request_timeout_seconds=5.0)
@@ -282,7 +286,7 @@ async def test_a_request_that_takes_too_long_is_504_and_a_stream_of_events_is_no
         assert reply.text == "so it is"
 
 
-async def test_case_105_a_saturated_server_is_503(app: Stage, autojump_clock: trio.testing.MockClock) -> None:
+async def test_case_105_a_saturated_server_is_503(app: EchoApplication, autojump_clock: trio.testing.MockClock) -> None:
     token, entry = made_key("alice", "read:runs")
     access = access_for(entry, limits=ApiLimits(per_subject_concurrency=2))
     async with client(app, access) as http, trio.open_nursery() as nursery:
@@ -298,7 +302,7 @@ async def test_case_105_a_saturated_server_is_503(app: Stage, autojump_clock: tr
         app.hold.set()
 
 
-async def test_requests_are_counted_by_template_and_not_by_path(app: Stage) -> None:
+async def test_requests_are_counted_by_template_and_not_by_path(app: EchoApplication) -> None:
     metrics = Metrics()
     async with client(app, metrics=metrics) as http:
         for number in range(20):
@@ -315,7 +319,7 @@ async def test_requests_are_counted_by_template_and_not_by_path(app: Stage) -> N
     assert [sample.value for sample in families["http_requests_in_flight"].samples] == [0]
 
 
-async def test_what_a_caller_did_is_in_the_audit_log_with_its_result(app: Stage, tmp_path: Path) -> None:
+async def test_what_a_caller_did_is_in_the_audit_log_with_its_result(app: EchoApplication, tmp_path: Path) -> None:
     audit = AuditFile(tmp_path)
     token, entry = made_key("alice", "read:sessions", "write:sessions")
     async with client(app, access_for(entry, log=audit.log)) as http:
@@ -343,7 +347,7 @@ async def test_what_a_caller_did_is_in_the_audit_log_with_its_result(app: Stage,
     assert token not in json.dumps(lines)
 
 
-async def test_log_lines_of_a_request_say_whose_it_is(app: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_of_a_request_say_whose_it_is(app: EchoApplication, caplog: pytest.LogCaptureFixture) -> None:
     token, entry = made_key("alice", "read:runs")
     with caplog.at_level(logging.INFO, "callboard.server.requests"):
         async with client(app, access_for(entry)) as http:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.fake_models import Reply
 from support.http_agents import HELLO, LOOP
-from support.http_server import House
+from support.http_server import ApiServer
 
 from callboard.actors.front.http.shapes import responses
 from callboard.actors.front.http.shapes.openai import ChatMessage
@@ -37,24 +37,24 @@ def message(text: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "content": text}
 
 
-def sent(house: House) -> list[dict[str, Any]]:
+def sent(api_server: ApiServer) -> list[dict[str, Any]]:
     """The messages of the last request to the model."""
-    found: list[dict[str, Any]] = house.stage.models.requests[-1].json["messages"]
+    found: list[dict[str, Any]] = api_server.agent_runner.models.requests[-1].json["messages"]
     return found
 
 
-async def streamed(house: House, body: dict[str, Any]) -> list[dict[str, Any]]:
+async def streamed(api_server: ApiServer, body: dict[str, Any]) -> list[dict[str, Any]]:
     """The data of each event of a stream; names and numbers are checked."""
-    events = await house.events("POST", PATH, {**body, "stream": True})
+    events = await api_server.events("POST", PATH, {**body, "stream": True})
     assert [name for _, name, _ in events] == [data["type"] for _, _, data in events]
     assert [data["sequence_number"] for _, _, data in events] == list(range(len(events)))
     return [data for _, _, data in events]
 
 
-async def test_a_prompt_is_answered_with_one_message(house: House) -> None:
-    house.stage.models.script("ok")
+async def test_a_prompt_is_answered_with_one_message(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.script("ok")
     body = {"model": "fake:model", "input": "hi", "instructions": "Be brief.", "max_output_tokens": 9, "top_p": 0.5}
-    reply = await house.post(PATH, {**body, "metadata": {"a": "b"}, "include": [], "truncation": "auto"})
+    reply = await api_server.post(PATH, {**body, "metadata": {"a": "b"}, "include": [], "truncation": "auto"})
     (item,) = reply["output"]
     assert item["type"] == "message"
     assert item["content"] == [{"type": "output_text", "text": "ok", "annotations": [], "logprobs": []}]
@@ -62,14 +62,14 @@ async def test_a_prompt_is_answered_with_one_message(house: House) -> None:
     assert (reply["model"], reply["instructions"], reply["metadata"]) == ("fake:model", "Be brief.", {"a": "b"})
     assert (reply["usage"]["input_tokens"], reply["usage"]["total_tokens"]) == (10, 15)
     assert reply["id"] == f"resp_{reply['callboard']['run']}"
-    request = house.stage.models.requests[-1].json
+    request = api_server.agent_runner.models.requests[-1].json
     assert [each["content"] for each in request["messages"]] == ["Be brief.", "hi"]
     assert (request["top_p"], request["max_tokens"]) == (0.5, 9)
 
 
-async def test_a_stream_has_the_events_of_openai_in_their_order(house: House) -> None:
-    house.stage.models.script(Reply(text="Hello there", piece=5))
-    events = await streamed(house, {"model": "fake:model", "input": "hi"})
+async def test_a_stream_has_the_events_of_openai_in_their_order(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.script(Reply(text="Hello there", piece=5))
+    events = await streamed(api_server, {"model": "fake:model", "input": "hi"})
     kinds = [event["type"] for event in events]
     assert list(dict.fromkeys(kinds)) == [
         "response.created", "response.in_progress", *TEXT_EVENTS, "response.completed",
@@ -87,14 +87,14 @@ async def test_a_stream_has_the_events_of_openai_in_their_order(house: House) ->
 @pytest.mark.parametrize("model", ["fake:model", "agent/clerk"])
 @pytest.mark.parametrize("by_id", [True, False])
 async def test_a_function_of_the_client_is_called_and_its_output_continues(
-    house: House, model: str, by_id: bool
+    api_server: ApiServer, model: str, by_id: bool
 ) -> None:
-    home = house.stage.plain(LOOP, name="clerk")
+    home = api_server.agent_runner.plain(LOOP, name="clerk")
     (home / "tools.sh").write_text(ADD)
-    house.stage.models.script(Reply(text="I look.", calls=[("lookup", {"word": "sky"})]), "It is green.")
+    api_server.agent_runner.models.script(Reply(text="I look.", calls=[("lookup", {"word": "sky"})]), "It is green.")
     body: dict[str, Any] = {"model": model, "input": [message("the sky?")], "tools": [LOOKUP]}
-    first = await house.post(PATH, {**body, "tool_choice": {"type": "function", "name": "lookup"}})
-    assert house.stage.models.requests[-1].json["tool_choice"]["function"]["name"] == "lookup"
+    first = await api_server.post(PATH, {**body, "tool_choice": {"type": "function", "name": "lookup"}})
+    assert api_server.agent_runner.models.requests[-1].json["tool_choice"]["function"]["name"] == "lookup"
     said, called = first["output"]
     assert said["content"][0]["text"] == "I look."
     assert (called["type"], called["name"], json.loads(called["arguments"])) == (
@@ -102,20 +102,20 @@ async def test_a_function_of_the_client_is_called_and_its_output_continues(
     )  # fmt: skip
     output = {"type": "function_call_output", "call_id": called["call_id"], "output": "green"}
     if by_id:
-        second = await house.post(PATH, {**body, "previous_response_id": first["id"], "input": [output]})
+        second = await api_server.post(PATH, {**body, "previous_response_id": first["id"], "input": [output]})
     else:
-        second = await house.post(PATH, {**body, "input": [*body["input"], *first["output"], output]})
+        second = await api_server.post(PATH, {**body, "input": [*body["input"], *first["output"], output]})
     assert second["output"][0]["content"][0]["text"] == "It is green."
-    asked, calls, told = (each for each in sent(house) if each["role"] != "system")
+    asked, calls, told = (each for each in sent(api_server) if each["role"] != "system")
     assert asked["content"] == "the sky?"
     assert calls["content"] == "I look."
     assert calls["tool_calls"][0]["id"] == told["tool_call_id"] == called["call_id"]
     assert told["content"] == "green"
 
 
-async def test_calls_are_streamed_with_their_arguments(house: House) -> None:
-    house.stage.models.script(Reply(calls=[("lookup", {"word": "sky"}), ("lookup", {"word": "sea"})]))
-    events = await streamed(house, {"model": "fake:model", "input": "look", "tools": [LOOKUP]})
+async def test_calls_are_streamed_with_their_arguments(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.script(Reply(calls=[("lookup", {"word": "sky"}), ("lookup", {"word": "sea"})]))
+    events = await streamed(api_server, {"model": "fake:model", "input": "look", "tools": [LOOKUP]})
     assert [event["type"] for event in events[2:-1]] == [
         "response.output_item.added",
         "response.function_call_arguments.delta",
@@ -126,9 +126,9 @@ async def test_calls_are_streamed_with_their_arguments(house: House) -> None:
     assert [json.loads(item["arguments"])["word"] for item in events[-1]["response"]["output"]] == ["sky", "sea"]
 
 
-async def test_items_are_referred_to_and_reasoning_is_passed_over(house: House) -> None:
-    house.stage.models.script(Reply(text="I look.", calls=[("lookup", {"word": "sky"})]), "It is green.")
-    first = await house.post(PATH, {"model": "fake:model", "input": "the sky?", "tools": [LOOKUP]})
+async def test_items_are_referred_to_and_reasoning_is_passed_over(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.script(Reply(text="I look.", calls=[("lookup", {"word": "sky"})]), "It is green.")
+    first = await api_server.post(PATH, {"model": "fake:model", "input": "the sky?", "tools": [LOOKUP]})
     references = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
     output = {
         "type": "function_call_output",
@@ -137,72 +137,72 @@ async def test_items_are_referred_to_and_reasoning_is_passed_over(house: House) 
     }
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
     items = [message("the sky?"), reasoning, *references, output]
-    second = await house.post(PATH, {"model": "fake:model", "input": items, "tools": [LOOKUP]})
+    second = await api_server.post(PATH, {"model": "fake:model", "input": items, "tools": [LOOKUP]})
     assert second["output"][0]["content"][0]["text"] == "It is green."
-    assert [each["role"] for each in sent(house)] == ["user", "assistant", "tool"]
+    assert [each["role"] for each in sent(api_server)] == ["user", "assistant", "tool"]
 
 
-async def test_a_response_continues_another_that_continues_one(house: House) -> None:
-    house.stage.models.script("one", "two", "three")
+async def test_a_response_continues_another_that_continues_one(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.script("one", "two", "three")
     id = None
     for prompt in ("a", "b", "c"):
         body = {"model": "fake:model", "input": prompt, "previous_response_id": id, "instructions": f"do {prompt}"}
-        reply = await house.post(PATH, body)
+        reply = await api_server.post(PATH, body)
         assert reply["previous_response_id"] == id
         id = reply["id"]
-    assert [each["content"] for each in sent(house)] == ["do c", "a", "one", "b", "two", "c"]
+    assert [each["content"] for each in sent(api_server)] == ["do c", "a", "one", "b", "two", "c"]
 
 
-async def test_nothing_refers_to_a_response_that_is_not_stored(house: House) -> None:
-    house.stage.models.script("one")
-    reply = await house.post(PATH, {"model": "fake:model", "input": "a", "store": False})
+async def test_nothing_refers_to_a_response_that_is_not_stored(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.script("one")
+    reply = await api_server.post(PATH, {"model": "fake:model", "input": "a", "store": False})
     assert reply["store"] is False
     body = {"model": "fake:model", "input": "b", "previous_response_id": reply["id"]}
-    error = (await house.post(PATH, body, 404))["error"]
+    error = (await api_server.post(PATH, body, 404))["error"]
     assert (error["code"], error["type"]) == ("not_found", "not_found_error")
     assert reply["id"] in error["message"]
 
 
-async def test_images_and_a_schema_reach_the_model(house: House) -> None:
-    house.stage.models.script('{"name": "Ann"}')
+async def test_images_and_a_schema_reach_the_model(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.script('{"name": "Ann"}')
     image = "data:image/png;base64,aGVsbG8="
     content = [{"type": "input_text", "text": "who?"}, {"type": "input_image", "image_url": image, "detail": "auto"}]
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     text = {"format": {"type": "json_schema", "name": "person", "schema": schema, "strict": True}}
-    reply = await house.post(
+    reply = await api_server.post(
         PATH, {"model": "fake:model", "input": [{"role": "user", "content": content}], "text": text}
     )
     assert json.loads(reply["output"][0]["content"][0]["text"]) == {"name": "Ann"}
     assert reply["text"] == text
-    request = house.stage.models.requests[-1].json
+    request = api_server.agent_runner.models.requests[-1].json
     assert request["messages"][-1]["content"][1]["image_url"]["url"] == image
     assert request["response_format"]["json_schema"]["schema"]["required"] == ["name"]
 
 
-async def test_a_graph_answers_at_its_end(house: House) -> None:
-    house.stage.agent(HELLO, name="hello")
-    assert (await house.post(PATH, {"model": "graph/hello", "input": "you"}))["output"][0]["content"][0]["text"] == (
-        "hello you"
-    )
-    events = await streamed(house, {"model": "graph/hello", "input": "you"})
+async def test_a_graph_answers_at_its_end(api_server: ApiServer) -> None:
+    api_server.agent_runner.agent(HELLO, name="hello")
+    assert (await api_server.post(PATH, {"model": "graph/hello", "input": "you"}))["output"][0]["content"][0][
+        "text"
+    ] == ("hello you")
+    events = await streamed(api_server, {"model": "graph/hello", "input": "you"})
     assert [event["type"] for event in events] == [
         "response.created", "response.in_progress", *TEXT_EVENTS, "response.completed",
     ]  # fmt: skip
 
 
-async def test_an_answer_that_is_cut_off_is_incomplete(house: House) -> None:
-    house.stage.models.answer_with(lambda _: Reply(text="so far", stop="length"))
-    reply = await house.post(PATH, {"model": "fake:model", "input": "hi"})
+async def test_an_answer_that_is_cut_off_is_incomplete(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.answer_with(lambda _: Reply(text="so far", stop="length"))
+    reply = await api_server.post(PATH, {"model": "fake:model", "input": "hi"})
     assert (reply["status"], reply["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
-    events = await streamed(house, {"model": "fake:model", "input": "hi"})
+    events = await streamed(api_server, {"model": "fake:model", "input": "hi"})
     assert events[-1]["type"] == "response.incomplete"
 
 
-async def test_a_failure_is_an_error_or_the_end_of_the_stream(house: House) -> None:
-    house.stage.models.answer_with(lambda _: Reply(status=400, error="no such thing"))
-    error = (await house.post(PATH, {"model": "fake:model", "input": "hi"}, 502))["error"]
+async def test_a_failure_is_an_error_or_the_end_of_the_stream(api_server: ApiServer) -> None:
+    api_server.agent_runner.models.answer_with(lambda _: Reply(status=400, error="no such thing"))
+    error = (await api_server.post(PATH, {"model": "fake:model", "input": "hi"}, 502))["error"]
     assert (error["code"], error["type"]) == ("model", "server_error")
-    *_, told, last = await streamed(house, {"model": "fake:model", "input": "hi"})
+    *_, told, last = await streamed(api_server, {"model": "fake:model", "input": "hi"})
     assert (told["type"], told["code"], last["type"]) == ("error", "model", "response.failed")
     assert (last["response"]["status"], last["response"]["error"]["code"]) == ("failed", "model")
 
@@ -232,12 +232,12 @@ async def test_a_failure_is_an_error_or_the_end_of_the_stream(house: House) -> N
     ],
 )
 async def test_what_can_not_be_asked_is_refused_with_its_place(
-    house: House, fields: dict[str, Any], status: int, param: str | None, words: str
+    api_server: ApiServer, fields: dict[str, Any], status: int, param: str | None, words: str
 ) -> None:
-    error = (await house.post(PATH, {"model": "fake:model", "input": "x", **fields}, status))["error"]
+    error = (await api_server.post(PATH, {"model": "fake:model", "input": "x", **fields}, status))["error"]
     assert words.lower() in error["message"].lower()
     assert error["param"] == param
-    assert not house.stage.models.requests
+    assert not api_server.agent_runner.models.requests
 
 
 def test_the_oldest_stored_responses_go_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 import trio
-from support.agent_runs import Stage, at_work
+from support.agent_runs import AgentRunner, at_work
 from support.mcp_guest import ASKER, HELLO, LEGACY, META, MODERN, SLOW, SOON
 from support.messages import says
 from support.waiting import until
@@ -29,16 +29,16 @@ BOTH = {"accept": "application/json, text/event-stream"}
 
 
 @pytest.fixture
-def site(stage: Stage) -> Site:
+def site(agent_runner: AgentRunner) -> Site:
     """`site(...)`, the arguments of `serve_http`, is a context: an HTTP client of a server of the stage's agents."""
 
     @asynccontextmanager
     async def served(**arguments: Any) -> AsyncIterator[httpx.AsyncClient]:
-        offers, _ = read_agents(stage.root)
+        offers, _ = read_agents(agent_runner.root)
         urls: list[str] = []
 
         async def run() -> None:
-            await serve_http(stage.root, offers, on_listening=urls.append, **arguments)
+            await serve_http(agent_runner.root, offers, on_listening=urls.append, **arguments)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
@@ -48,7 +48,7 @@ def site(stage: Stage) -> Site:
             ) as client:
                 yield client
             nursery.cancel_scope.cancel()
-        assert at_work(stage.root) == []
+        assert at_work(agent_runner.root) == []
 
     return served
 
@@ -89,8 +89,10 @@ async def begun(client: httpx.AsyncClient) -> str:
 # --- the newer era -------------------------------------------------------------------------------------------
 
 
-async def test_a_request_that_says_nothing_before_its_answer_is_answered_in_json(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_a_request_that_says_nothing_before_its_answer_is_answered_in_json(
+    agent_runner: AgentRunner, site: Site
+) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         found = (await client.post(**modern("server/discover"))).json()
         assert found["result"]["supportedVersions"] == [MODERN]
@@ -102,8 +104,8 @@ async def test_a_request_that_says_nothing_before_its_answer_is_answered_in_json
     assert response.json()["result"]["content"][0]["text"] == "hello x"
 
 
-async def test_progress_makes_the_answer_a_stream(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_progress_makes_the_answer_a_stream(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         response = await client.post(**modern("tools/call", name="hello", _meta={"progressToken": 9}))
     *told, answer = events(response)
@@ -112,8 +114,10 @@ async def test_progress_makes_the_answer_a_stream(stage: Stage, site: Site) -> N
     assert answer["result"]["content"][0]["text"] == "hello "
 
 
-async def test_a_question_ends_the_request_and_the_answer_comes_with_another(stage: Stage, site: Site) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_a_question_ends_the_request_and_the_answer_comes_with_another(
+    agent_runner: AgentRunner, site: Site
+) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with site() as client:
         result = (await client.post(**modern("tools/call", name="asker"))).json()["result"]
         ((id, _),) = result["inputRequests"].items()
@@ -122,18 +126,20 @@ async def test_a_question_ends_the_request_and_the_answer_comes_with_another(sta
         assert (await client.post(**again)).json()["result"]["content"][0]["text"] == "chose red"
 
 
-async def test_closing_the_stream_cancels_the_run(stage: Stage, site: Site) -> None:
-    stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
+async def test_closing_the_stream_cancels_the_run(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(SLOW, name="slow", work=f"touch {agent_runner.config_dir}/started; sleep 60; echo {{}}")
     async with site() as client:
         async with client.stream("POST", **modern("tools/call", name="slow", _meta={"progressToken": 1})) as response:
             lines = response.aiter_lines()
             await anext(lines)
-            await until(lambda: (stage.config_dir / "started").exists())
-        await until(lambda: len(at_work(stage.root)) == 1)
+            await until(lambda: (agent_runner.config_dir / "started").exists())
+        await until(lambda: len(at_work(agent_runner.root)) == 1)
 
 
-async def test_a_client_that_hangs_up_before_there_is_a_stream_cancels_the_run_too(stage: Stage, site: Site) -> None:
-    stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
+async def test_a_client_that_hangs_up_before_there_is_a_stream_cancels_the_run_too(
+    agent_runner: AgentRunner, site: Site
+) -> None:
+    agent_runner.agent(SLOW, name="slow", work=f"touch {agent_runner.config_dir}/started; sleep 60; echo {{}}")
     async with site() as client:
         async with trio.open_nursery() as nursery:
 
@@ -141,17 +147,17 @@ async def test_a_client_that_hangs_up_before_there_is_a_stream_cancels_the_run_t
                 await client.post(**modern("tools/call", name="slow"))
 
             nursery.start_soon(post)
-            await until(lambda: (stage.config_dir / "started").exists())
+            await until(lambda: (agent_runner.config_dir / "started").exists())
             nursery.cancel_scope.cancel()
-        await until(lambda: len(at_work(stage.root)) == 1)
+        await until(lambda: len(at_work(agent_runner.root)) == 1)
 
 
 async def test_a_long_silence_is_filled_so_that_nobody_hangs_up(
-    stage: Stage, site: Site, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "PING_EVERY", 0.01)
-    enough = stage.config_dir / "enough"
-    stage.agent(SLOW, name="slow", work=f"while [ ! -e {enough} ]; do sleep 0.01; done; echo {{}}")
+    enough = agent_runner.config_dir / "enough"
+    agent_runner.agent(SLOW, name="slow", work=f"while [ ! -e {enough} ]; do sleep 0.01; done; echo {{}}")
     said = ""
     async with site() as client, client.stream("POST", **modern("tools/call", name="slow")) as response:
         async for piece in response.aiter_text():
@@ -164,8 +170,10 @@ async def test_a_long_silence_is_filled_so_that_nobody_hangs_up(
 
 @pytest.mark.parametrize("header", ["mcp-protocol-version", "mcp-method", "mcp-name"])
 @pytest.mark.parametrize("value", [None, "other"])
-async def test_headers_must_say_what_the_body_says(stage: Stage, site: Site, header: str, value: str | None) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_headers_must_say_what_the_body_says(
+    agent_runner: AgentRunner, site: Site, header: str, value: str | None
+) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         request = modern("tools/call", name="hello")
         del request["headers"][header]
@@ -178,8 +186,8 @@ async def test_headers_must_say_what_the_body_says(stage: Stage, site: Site, hea
     assert response.json()["id"] == 1
 
 
-async def test_a_name_in_a_header_may_be_encoded(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_a_name_in_a_header_may_be_encoded(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         request = modern("tools/call", name="hello")
         request["headers"]["mcp-name"] = f"=?base64?{base64.b64encode(b'hello').decode()}?="
@@ -197,16 +205,16 @@ async def test_a_name_in_a_header_may_be_encoded(stage: Stage, site: Site) -> No
     ],
 )
 async def test_an_error_has_its_status(
-    stage: Stage, site: Site, method: str, params: dict[str, Any], status: int, code: int
+    agent_runner: AgentRunner, site: Site, method: str, params: dict[str, Any], status: int, code: int
 ) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         response = await client.post(**modern(method, **params))
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
 
 
-async def test_an_unknown_version_is_told_which_one_is_spoken(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_an_unknown_version_is_told_which_one_is_spoken(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         request = modern("server/discover", _meta={"io.modelcontextprotocol/protocolVersion": "2099-01-01"})
         request["headers"]["mcp-protocol-version"] = "2099-01-01"
@@ -218,8 +226,8 @@ async def test_an_unknown_version_is_told_which_one_is_spoken(stage: Stage, site
 # --- the older era -------------------------------------------------------------------------------------------
 
 
-async def test_a_session_lists_calls_and_ends(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_a_session_lists_calls_and_ends(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         session = await begun(client)
         listed = (await client.post(**legacy("tools/list", session=session))).json()
@@ -232,8 +240,8 @@ async def test_a_session_lists_calls_and_ends(stage: Stage, site: Site) -> None:
         assert (await client.post(**call)).status_code == 404
 
 
-async def test_without_a_session_nothing_but_initialize_is_heard(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_without_a_session_nothing_but_initialize_is_heard(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         assert (await client.post(**legacy("tools/list"))).status_code == 400
         assert (await client.post(**legacy("tools/list", session="made-up"))).status_code == 404
@@ -243,8 +251,8 @@ async def test_without_a_session_nothing_but_initialize_is_heard(stage: Stage, s
         assert (await client.post(**strange)).status_code == 400
 
 
-async def test_a_question_comes_on_the_calls_own_stream(stage: Stage, site: Site) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_a_question_comes_on_the_calls_own_stream(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with site() as client:
         session = await begun(client)
         async with client.stream("POST", **legacy("tools/call", session=session, name="asker")) as response:
@@ -261,8 +269,8 @@ async def test_a_question_comes_on_the_calls_own_stream(stage: Stage, site: Site
         assert json.loads(line[6:])["result"]["content"][0]["text"] == "chose blue"
 
 
-async def test_one_session_can_neither_cancel_nor_answer_for_another(stage: Stage, site: Site) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_one_session_can_neither_cancel_nor_answer_for_another(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with site() as client:
         mine, other = await begun(client), await begun(client)
         async with client.stream("POST", **legacy("tools/call", session=mine, name="asker")) as response:
@@ -280,8 +288,8 @@ async def test_one_session_can_neither_cancel_nor_answer_for_another(stage: Stag
 
 
 @pytest.mark.parametrize("how", ["notification", "hang up", "delete"])
-async def test_a_call_of_a_session_is_cancelled(stage: Stage, site: Site, how: str) -> None:
-    stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
+async def test_a_call_of_a_session_is_cancelled(agent_runner: AgentRunner, site: Site, how: str) -> None:
+    agent_runner.agent(SLOW, name="slow", work=f"touch {agent_runner.config_dir}/started; sleep 60; echo {{}}")
     async with site() as client:
         session = await begun(client)
         async with trio.open_nursery() as nursery:
@@ -291,21 +299,21 @@ async def test_a_call_of_a_session_is_cancelled(stage: Stage, site: Site, how: s
                 assert (response.status_code, response.content) == (202, b"")
 
             nursery.start_soon(post)
-            await until(lambda: (stage.config_dir / "started").exists())
+            await until(lambda: (agent_runner.config_dir / "started").exists())
             if how == "notification":
                 await client.post(**legacy("notifications/cancelled", None, session, requestId=7))
             elif how == "delete":
                 await client.delete("", headers={"mcp-session-id": session})
             else:
                 nursery.cancel_scope.cancel()
-        await until(lambda: len(at_work(stage.root)) == 1)
+        await until(lambda: len(at_work(agent_runner.root)) == 1)
 
 
 async def test_sessions_are_bounded_and_the_longest_unused_goes_first(
-    stage: Stage, site: Site, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asgi, "MAX_SESSIONS", 2)
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         first, second = await begun(client), await begun(client)
         assert (await client.post(**legacy("ping", session=first))).status_code == 200
@@ -315,10 +323,10 @@ async def test_sessions_are_bounded_and_the_longest_unused_goes_first(
 
 
 async def test_a_session_that_nobody_uses_is_forgotten(
-    stage: Stage, site: Site, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asgi, "SESSION_TTL", -1.0)
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site() as client:
         first = await begun(client)
         await begun(client)
@@ -345,9 +353,9 @@ async def test_a_session_that_nobody_uses_is_forgotten(
     ],
 )
 async def test_web_pages_and_strange_requests_are_kept_out(
-    stage: Stage, site: Site, headers: dict[str, str], status: int
+    agent_runner: AgentRunner, site: Site, headers: dict[str, str], status: int
 ) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site(origins=("https://friend.example",)) as client:
         request = modern("tools/list")
         request["headers"] |= headers
@@ -358,8 +366,8 @@ async def test_web_pages_and_strange_requests_are_kept_out(
     ("shown", "status"),
     [(None, 401), ("Bearer wrong", 401), ("Basic sesame", 401), ("sesame", 401), ("Bearer sesame", 200)],
 )
-async def test_a_token_is_asked_for(stage: Stage, site: Site, shown: str | None, status: int) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_a_token_is_asked_for(agent_runner: AgentRunner, site: Site, shown: str | None, status: int) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site(token="sesame") as client:
         request = modern("tools/list")
         if shown is not None:
@@ -369,31 +377,33 @@ async def test_a_token_is_asked_for(stage: Stage, site: Site, shown: str | None,
     assert ("www-authenticate" in response.headers) is (status == 401)
 
 
-async def test_beyond_this_machine_nobody_is_served_without_a_token(stage: Stage) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_beyond_this_machine_nobody_is_served_without_a_token(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     with pytest.raises(UsageError, match=says("front.mcp_server.serving.serve_http")):
-        await serve_http(stage.root, read_agents(stage.root)[0], host="0.0.0.0")
+        await serve_http(agent_runner.root, read_agents(agent_runner.root)[0], host="0.0.0.0")
 
 
-async def test_without_hypercorn_the_way_to_get_it_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_without_hypercorn_the_way_to_get_it_is_told(
+    agent_runner: AgentRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     monkeypatch.setitem(sys.modules, "hypercorn.trio.tcp_server", None)
     with pytest.raises(ConfigError, match=says("front.mcp_server.serving.serve_http.2")):
-        await serve_http(stage.root, read_agents(stage.root)[0])
+        await serve_http(agent_runner.root, read_agents(agent_runner.root)[0])
 
 
-async def test_an_address_that_is_taken_is_told(stage: Stage) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_an_address_that_is_taken_is_told(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
             UsageError, match=f"can't listen on 127.0.0.1:{port}: Address already in use; choose another port"
         ):
-            await serve_http(stage.root, read_agents(stage.root)[0], port=port)
+            await serve_http(agent_runner.root, read_agents(agent_runner.root)[0], port=port)
 
 
-async def test_what_is_no_message_is_refused(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_what_is_no_message_is_refused(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     json_body = {"content-type": "application/json"}
     async with site() as client:
         for body, code in ((b"{", -32700), (b"[]", -32600), (b"[1]", -32600), (b'{"a":1}', -32600), (b"", -32700)):
@@ -403,8 +413,8 @@ async def test_what_is_no_message_is_refused(stage: Stage, site: Site) -> None:
         assert (await client.post("/elsewhere", json={})).status_code == 404
 
 
-async def test_a_body_that_is_too_large_is_refused_before_it_is_read(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
 
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(1000):
@@ -418,8 +428,8 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(stage: Stag
     assert response.status_code == 413
 
 
-async def test_a_client_that_never_reads_does_not_hold_up_the_end(stage: Stage, site: Site) -> None:
-    stage.agent(f"start: a\nnodes: {{a: {{type: end, output: '{'{{initial_prompt}}' * 20}'}}}}", name="echo")
+async def test_a_client_that_never_reads_does_not_hold_up_the_end(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(f"start: a\nnodes: {{a: {{type: end, output: '{'{{initial_prompt}}' * 20}'}}}}", name="echo")
     async with site() as client:
         request = modern("tools/call", name="echo", arguments={"prompt": "x" * 1_000_000})
         body = json.dumps(request["json"]).encode()
@@ -432,8 +442,8 @@ async def test_a_client_that_never_reads_does_not_hold_up_the_end(stage: Stage, 
     await stream.aclose()
 
 
-async def test_runs_are_bounded_over_all_clients(stage: Stage, site: Site) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_runs_are_bounded_over_all_clients(agent_runner: AgentRunner, site: Site) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with site(options=ServiceOptions(max_runs=1)) as client:
         assert "inputRequests" in (await client.post(**modern("tools/call", name="asker"))).json()["result"]
         session = await begun(client)
@@ -445,8 +455,10 @@ CONNECT = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)  #
 CONNECT += b"\x00\x00\x0c\x01\x05\x00\x00\x00\x01" + b"\x02\x07CONNECT\x41\x01a"
 
 
-async def test_bytes_that_crash_the_http_below_us_cost_their_own_connection_only(stage: Stage, site: Site) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_bytes_that_crash_the_http_below_us_cost_their_own_connection_only(
+    agent_runner: AgentRunner, site: Site
+) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with site(token="secret") as client:
         stream = await trio.open_tcp_stream("127.0.0.1", client.base_url.port or 0)
         async with stream:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.mcp_guest import ASKER, HELLO, SLOW
 from support.waiting import until
 
@@ -53,15 +53,17 @@ class User:
 
 
 @asynccontextmanager
-async def served(stage: Stage, transport: str) -> AsyncIterator[Server]:
+async def served(agent_runner: AgentRunner, transport: str) -> AsyncIterator[Server]:
     """How a client reaches the stage's agents."""
     if transport == "stdio":
-        yield Server(name="us", type="stdio", command=sys.executable, args=("-c", PROGRAM, str(stage.config_dir)))
+        yield Server(
+            name="us", type="stdio", command=sys.executable, args=("-c", PROGRAM, str(agent_runner.config_dir))
+        )
         return
     urls: list[str] = []
 
     async def run() -> None:
-        await serve_http(stage.root, read_agents(stage.root)[0], on_listening=urls.append)
+        await serve_http(agent_runner.root, read_agents(agent_runner.root)[0], on_listening=urls.append)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
@@ -72,19 +74,19 @@ async def served(stage: Stage, transport: str) -> AsyncIterator[Server]:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_lists_calls_hears_progress_answers_a_question_and_cancels(
-    stage: Stage, transport: str, era: str
+    agent_runner: AgentRunner, transport: str, era: str
 ) -> None:
-    marker = stage.config_dir / "started"
-    stage.agent(HELLO, name="hello", think="echo {}")
-    stage.agent(ASKER, name="asker")
-    stage.agent(SLOW, name="slow", work=f"touch {marker}; sleep 60; echo {{}}")
+    marker = agent_runner.config_dir / "started"
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(ASKER, name="asker")
+    agent_runner.agent(SLOW, name="slow", work=f"touch {marker}; sleep 60; echo {{}}")
     told: list[Progress] = []
     user = User("blue")
     remembered = "" if era == "modern" else "2025-11-25"
 
     async def body(me: Actor) -> None:
         async with (
-            served(stage, transport) as server,
+            served(agent_runner, transport) as server,
             connect(me, server, environ=os.environ, abilities=OfferedCapabilities(), remembered=remembered) as client,
         ):
             assert (client.modern, client.server.name) == (era == "modern", "callboard")
@@ -100,7 +102,7 @@ async def test_lists_calls_hears_progress_answers_a_question_and_cancels(
             result = await client.call_tool("hello", {"prompt": "y"})
             assert result["structuredContent"]["output"] == "hello y"
 
-    async with callboard.Root(config_dir=stage.config_dir) as root:
+    async with callboard.Root(config_dir=agent_runner.config_dir) as root:
         await root.kernel.spawn(body).result()
     assert [each.progress for each in told] == [1, 2, 3]
     assert user.asked == ["Which?"]

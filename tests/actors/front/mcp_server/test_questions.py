@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage, at_work
+from support.agent_runs import AgentRunner, at_work
 from support.fake_models import Reply
 from support.mcp_guest import ASKER, META, SOON, Client, Serve, begin
 from support.messages import has_message
@@ -75,8 +75,8 @@ async def asked_once(client: Client, era: str, tool: str, answer: dict[str, Any]
     return question, (await client.answer(call))["result"]
 
 
-async def test_a_question_is_a_form_and_its_answer_the_runs(stage: Stage, serve: Serve, era: str) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_a_question_is_a_form_and_its_answer_the_runs(agent_runner: AgentRunner, serve: Serve, era: str) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         await begin(client, era)
         question, result = await asked_once(client, era, "asker", ACCEPT)
@@ -87,8 +87,10 @@ async def test_a_question_is_a_form_and_its_answer_the_runs(stage: Stage, serve:
     assert result["content"][0]["text"] == "chose blue"
 
 
-async def test_words_of_ones_own_take_the_place_of_the_choices(stage: Stage, serve: Serve, era: str) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_words_of_ones_own_take_the_place_of_the_choices(
+    agent_runner: AgentRunner, serve: Serve, era: str
+) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         await begin(client, era)
         _, result = await asked_once(
@@ -101,9 +103,9 @@ async def test_words_of_ones_own_take_the_place_of_the_choices(stage: Stage, ser
     "answer", [{"action": "decline"}, {"action": "cancel"}, {"action": "accept", "content": {"answer": {}}}, {}]
 )
 async def test_a_user_who_does_not_answer_is_nobody_to_ask(
-    stage: Stage, serve: Serve, era: str, answer: dict[str, Any]
+    agent_runner: AgentRunner, serve: Serve, era: str, answer: dict[str, Any]
 ) -> None:
-    stage.agent(ASKER, name="asker")
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         await begin(client, era)
         _, result = await asked_once(client, era, "asker", answer)
@@ -112,8 +114,8 @@ async def test_a_user_who_does_not_answer_is_nobody_to_ask(
     assert result["structuredContent"]["exit_code"] == 5
 
 
-async def test_an_error_in_place_of_an_answer_is_none(stage: Stage, serve: Serve) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_an_error_in_place_of_an_answer_is_none(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         await client.initialize()
         call = await client.ask("tools/call", name="asker")
@@ -123,8 +125,8 @@ async def test_an_error_in_place_of_an_answer_is_none(stage: Stage, serve: Serve
     assert result["structuredContent"]["error"]["code"] == "nobody_to_ask"
 
 
-async def test_an_answer_that_is_refused_is_asked_for_again(stage: Stage, serve: Serve, era: str) -> None:
-    stage.agent(NAME, name="asker")
+async def test_an_answer_that_is_refused_is_asked_for_again(agent_runner: AgentRunner, serve: Serve, era: str) -> None:
+    agent_runner.agent(NAME, name="asker")
     short, long = ({"action": "accept", "content": {"answer": name}} for name in ("Al", "Alan"))
     async with serve() as client:
         await begin(client, era)
@@ -143,10 +145,12 @@ async def test_an_answer_that_is_refused_is_asked_for_again(stage: Stage, serve:
     assert result["content"][0]["text"] == "Alan"
 
 
-async def test_questions_that_are_open_at_once_are_answered_in_any_order(stage: Stage, serve: Serve, era: str) -> None:
-    stage.plain("description: asks", name="asker")
-    stage.models.script(Reply(calls=[("user__input", {"question": f"{which}?"}) for which in "AB"]))
-    stage.models.answer_with(lambda request: " ".join(request.results))
+async def test_questions_that_are_open_at_once_are_answered_in_any_order(
+    agent_runner: AgentRunner, serve: Serve, era: str
+) -> None:
+    agent_runner.plain("description: asks", name="asker")
+    agent_runner.models.script(Reply(calls=[("user__input", {"question": f"{which}?"}) for which in "AB"]))
+    agent_runner.models.answer_with(lambda request: " ".join(request.results))
     async with serve() as client:
         await begin(client, era)
         if era == "modern":
@@ -169,9 +173,9 @@ async def test_questions_that_are_open_at_once_are_answered_in_any_order(stage: 
 
 @pytest.mark.parametrize("abilities", [{}, {"elicitation": {"url": {}}}, {"elicitation": None}])
 async def test_a_client_without_forms_is_nobody_to_ask(
-    stage: Stage, serve: Serve, era: str, abilities: dict[str, Any]
+    agent_runner: AgentRunner, serve: Serve, era: str, abilities: dict[str, Any]
 ) -> None:
-    stage.agent(ASKER, name="asker")
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         if era == "legacy":
             await client.initialize(capabilities=abilities)
@@ -181,8 +185,8 @@ async def test_a_client_without_forms_is_nobody_to_ask(
     assert result["structuredContent"]["error"]["code"] == "nobody_to_ask"
 
 
-async def test_clients_with_and_without_forms_are_served_side_by_side(stage: Stage, serve: Serve) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_clients_with_and_without_forms_are_served_side_by_side(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         modern = Modern(client, "asker")
         ((id, _),) = (await modern.call()).items()
@@ -192,13 +196,13 @@ async def test_clients_with_and_without_forms_are_served_side_by_side(stage: Sta
         assert (await modern.answer({id: ACCEPT}))["content"][0]["text"] == "chose blue"
 
 
-async def test_a_parked_run_that_nobody_comes_back_for_is_cancelled(stage: Stage, serve: Serve) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_a_parked_run_that_nobody_comes_back_for_is_cancelled(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve(question_timeout=2, max_runs=1) as client:
         modern = Modern(client, "asker")
         ((id, _),) = (await modern.call()).items()
-        assert len(at_work(stage.root)) == 2
-        await until(lambda: len(at_work(stage.root)) == 1)
+        assert len(at_work(agent_runner.root)) == 2
+        await until(lambda: len(at_work(agent_runner.root)) == 1)
         answer = await modern.answer({id: ACCEPT})
         assert answer["error"]["code"] == -32602
         assert has_message(
@@ -207,9 +211,9 @@ async def test_a_parked_run_that_nobody_comes_back_for_is_cancelled(stage: Stage
         assert "inputRequests" in await client.call("asker")  # its place is free again
 
 
-async def test_a_request_state_is_good_for_one_answer_of_its_own_tool(stage: Stage, serve: Serve) -> None:
-    stage.agent(ASKER, name="asker")
-    stage.agent(ASKER, name="other")
+async def test_a_request_state_is_good_for_one_answer_of_its_own_tool(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(ASKER, name="asker")
+    agent_runner.agent(ASKER, name="other")
     async with serve() as client:
         modern = Modern(client, "asker")
         ((id, _),) = (await modern.call()).items()
@@ -220,23 +224,23 @@ async def test_a_request_state_is_good_for_one_answer_of_its_own_tool(stage: Sta
 
 
 async def test_a_question_whose_time_is_up_while_parked_leaves_the_result_to_be_fetched(
-    stage: Stage, serve: Serve, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, serve: Serve, mock_clock: trio.testing.MockClock
 ) -> None:
     mock_clock.rate = 1.0
-    stage.agent(IMPATIENT, name="asker")
+    agent_runner.agent(IMPATIENT, name="asker")
     async with serve() as client:
         modern = Modern(client, "asker")
         ((id, _),) = (await modern.call()).items()
         mock_clock.jump(60)
-        await until(lambda: len(at_work(stage.root)) == 1)
+        await until(lambda: len(at_work(agent_runner.root)) == 1)
         assert (await modern.answer({id: ACCEPT}))["content"][0]["text"] == "too late"
 
 
 async def test_a_question_that_is_no_longer_asked_is_taken_back(
-    stage: Stage, serve: Serve, mock_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, serve: Serve, mock_clock: trio.testing.MockClock
 ) -> None:
     mock_clock.rate = 1.0
-    stage.agent(IMPATIENT, name="asker")
+    agent_runner.agent(IMPATIENT, name="asker")
     async with serve() as client:
         await client.initialize()
         call = await client.ask("tools/call", name="asker")
@@ -250,8 +254,8 @@ async def test_a_question_that_is_no_longer_asked_is_taken_back(
     assert result["content"][0]["text"] == "too late"
 
 
-async def test_a_user_of_the_older_era_has_so_long_for_an_answer(stage: Stage, serve: Serve) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_a_user_of_the_older_era_has_so_long_for_an_answer(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve(question_timeout=0.05) as client:
         await client.initialize()
         call = await client.ask("tools/call", name="asker")
@@ -260,8 +264,8 @@ async def test_a_user_of_the_older_era_has_so_long_for_an_answer(stage: Stage, s
     assert result["structuredContent"]["error"]["code"] == "question_timeout"
 
 
-async def test_cancelling_a_call_that_asks_withdraws_its_question(stage: Stage, serve: Serve) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_cancelling_a_call_that_asks_withdraws_its_question(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         await client.initialize()
         call = await client.ask("tools/call", name="asker")
@@ -269,13 +273,13 @@ async def test_cancelling_a_call_that_asks_withdraws_its_question(stage: Stage, 
         await client.say(method="notifications/cancelled", params={"requestId": call})
         with trio.fail_after(SOON):
             assert (await client.hear())["method"] == "notifications/cancelled"
-        await until(lambda: len(at_work(stage.root)) == 1)
-        assert stage.root.questions.open == ()
+        await until(lambda: len(at_work(agent_runner.root)) == 1)
+        assert agent_runner.root.questions.open == ()
 
 
-async def test_permissions_are_asked_of_the_clients_user(stage: Stage, serve: Serve) -> None:
-    stage.plain("global_tools: [execute_command]", name="clerk")
-    stage.models.script(Reply(calls=[("execute_command", {"command": "rm x"})]), "I may not")
+async def test_permissions_are_asked_of_the_clients_user(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.plain("global_tools: [execute_command]", name="clerk")
+    agent_runner.models.script(Reply(calls=[("execute_command", {"command": "rm x"})]), "I may not")
     async with serve() as client:
         first = await client.call("clerk", {"prompt": "remove x"})
         ((id, request),) = first["inputRequests"].items()
@@ -284,4 +288,4 @@ async def test_permissions_are_asked_of_the_clients_user(stage: Stage, serve: Se
             "clerk", requestState=first["requestState"], inputResponses={id: {"action": "decline"}}
         )
     assert result["content"][0]["text"] == "I may not"
-    assert len(stage.models.requests[1].results) == 1
+    assert len(agent_runner.models.requests[1].results) == 1

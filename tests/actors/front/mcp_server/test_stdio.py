@@ -17,7 +17,7 @@ import pytest
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.mcp_guest import ASKER, HELLO, META, SLOW, SOON, Serve
 from support.messages import has_message
 from support.waiting import until
@@ -47,9 +47,9 @@ LINES = {
 
 @pytest.mark.parametrize(("line", "code"), LINES.values(), ids=LINES)
 async def test_what_can_not_be_answered_is_refused_and_the_next_request_is_answered(
-    stage: Stage, serve: Serve, line: bytes, code: int
+    agent_runner: AgentRunner, serve: Serve, line: bytes, code: int
 ) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         await client.writing.send_all(line + b"\n\n")
         assert (await client.hear())["error"]["code"] == code
@@ -70,24 +70,24 @@ async def test_what_can_not_be_answered_is_refused_and_the_next_request_is_answe
     ],
 )
 async def test_requests_of_the_newer_era_that_make_no_sense_are_refused(
-    stage: Stage, serve: Serve, method: str, params: dict[str, Any], code: int
+    agent_runner: AgentRunner, serve: Serve, method: str, params: dict[str, Any], code: int
 ) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         answer = await client.request(method, **params)
         assert answer["error"]["code"] == code
 
 
-async def test_an_unknown_version_is_told_which_one_is_spoken(stage: Stage, serve: Serve) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_an_unknown_version_is_told_which_one_is_spoken(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         client.meta = {**META, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
         answer = await client.request("server/discover")
     assert answer["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
 
 
-async def test_an_id_that_is_in_use_is_refused(stage: Stage, serve: Serve) -> None:
-    stage.agent(SLOW, name="slow", work="sleep 60; echo {}")
+async def test_an_id_that_is_in_use_is_refused(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(SLOW, name="slow", work="sleep 60; echo {}")
     async with serve() as client:
         for _ in range(2):
             await client.say(id="one", method="tools/call", params={"name": "slow", "_meta": META})
@@ -96,17 +96,17 @@ async def test_an_id_that_is_in_use_is_refused(stage: Stage, serve: Serve) -> No
 
 
 async def test_a_result_that_can_not_be_written_is_still_an_answer(
-    stage: Stage, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     monkeypatch.setattr(McpToolCall, "to_wire", lambda call: {"content": object()})
     async with serve() as client:
         answer = await client.call("hello")
     assert answer["error"]["code"] == -32603
 
 
-async def test_an_answer_that_can_not_be_read_is_none(stage: Stage, serve: Serve) -> None:
-    stage.agent(ASKER, name="asker")
+async def test_an_answer_that_can_not_be_read_is_none(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(ASKER, name="asker")
     async with serve() as client:
         await client.initialize()
         call = await client.ask("tools/call", name="asker")
@@ -116,8 +116,8 @@ async def test_an_answer_that_can_not_be_read_is_none(stage: Stage, serve: Serve
     assert result["structuredContent"]["error"]["code"] == "nobody_to_ask"
 
 
-async def test_a_batch_is_answered_message_by_message(stage: Stage, serve: Serve) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_a_batch_is_answered_message_by_message(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         await client.initialize(protocolVersion="2025-03-26")
         ping = {"jsonrpc": "2.0", "method": "ping"}
@@ -126,18 +126,18 @@ async def test_a_batch_is_answered_message_by_message(stage: Stage, serve: Serve
 
 
 async def test_a_line_that_is_too_long_is_skipped_without_being_kept(
-    stage: Stage, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio, "MAX_LINE", 100_000)
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         await client.writing.send_all(b"x" * 5_000_000 + b"\n")
         assert has_message((await client.hear())["error"]["message"], "io.outbox._messages", MAX_LINE=100000)
         assert len((await client.request("tools/list"))["tools"]) == 1
 
 
-async def test_lines_arrive_in_whatever_pieces(stage: Stage, serve: Serve) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
+async def test_lines_arrive_in_whatever_pieces(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         params = {"name": "hello", "arguments": {"prompt": "wörld"}, "_meta": META}
         for byte in json.dumps({"id": 1, "method": "tools/call", "params": params}, ensure_ascii=False).encode():
@@ -147,10 +147,10 @@ async def test_lines_arrive_in_whatever_pieces(stage: Stage, serve: Serve) -> No
 
 
 async def test_a_client_that_does_not_read_is_not_read_either_and_catches_up(
-    stage: Stage, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio, "BEHIND", 10_000)
-    stage.agent(HELLO, name="hello", think="echo {}")
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
     async with serve() as client:
         request = json.dumps({"id": 1, "method": "tools/list", "params": {"_meta": META}}).encode() + b"\n"
         sent = 0
@@ -165,11 +165,11 @@ async def test_a_client_that_does_not_read_is_not_read_either_and_catches_up(
         assert {answer["id"] for answer in answers} == {1}
 
 
-async def test_a_client_that_hangs_up_in_the_middle_ends_the_server(stage: Stage, serve: Serve) -> None:
-    stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
+async def test_a_client_that_hangs_up_in_the_middle_ends_the_server(agent_runner: AgentRunner, serve: Serve) -> None:
+    agent_runner.agent(SLOW, name="slow", work=f"touch {agent_runner.config_dir}/started; sleep 60; echo {{}}")
     async with serve() as client:
         await client.ask("tools/call", name="slow")
-        await until(lambda: (stage.config_dir / "started").exists())
+        await until(lambda: (agent_runner.config_dir / "started").exists())
         await client.reading.aclose()
         await client.ask("tools/list")  # whose answer nobody can read
 
@@ -246,9 +246,9 @@ def call(process: subprocess.Popen[bytes], **params: Any) -> None:
     process.stdin.flush()
 
 
-async def test_nothing_but_the_protocol_is_written_to_stdout_while_serving(stage: Stage) -> None:
-    stage.agent(HELLO, name="hello", think="echo {}")
-    with program(stage.config_dir) as process:
+async def test_nothing_but_the_protocol_is_written_to_stdout_while_serving(agent_runner: AgentRunner) -> None:
+    agent_runner.agent(HELLO, name="hello", think="echo {}")
+    with program(agent_runner.config_dir) as process:
         call(process, name="hello", arguments={"prompt": "x"})
         assert process.stdout is not None
         answer = json.loads(await trio.to_thread.run_sync(process.stdout.readline))
@@ -263,11 +263,11 @@ async def test_nothing_but_the_protocol_is_written_to_stdout_while_serving(stage
 
 @pytest.mark.parametrize("ending", ["eof", "SIGTERM", "SIGINT"])
 @pytest.mark.sample(1)
-async def test_a_served_run_ends_with_its_server(stage: Stage, ending: str) -> None:
-    stage.agent(SLOW, name="slow", work=f"touch {stage.config_dir}/started; sleep 60; echo {{}}")
-    with program(stage.config_dir) as process:
+async def test_a_served_run_ends_with_its_server(agent_runner: AgentRunner, ending: str) -> None:
+    agent_runner.agent(SLOW, name="slow", work=f"touch {agent_runner.config_dir}/started; sleep 60; echo {{}}")
+    with program(agent_runner.config_dir) as process:
         call(process, name="slow")
-        await until(lambda: (stage.config_dir / "started").exists())
+        await until(lambda: (agent_runner.config_dir / "started").exists())
         family = psutil.Process(process.pid).children(recursive=True)
         assert family
         if ending == "eof":

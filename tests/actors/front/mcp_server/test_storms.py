@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from support.agent_runs import Stage, at_work
+from support.agent_runs import AgentRunner, at_work
 from support.mcp_guest import ASKER, META
 from support.waiting import until
 
@@ -83,9 +83,11 @@ class Storm:
             session._settled(Result(heard.id, msgspec.Raw(msgspec.json.encode(self.random.choice(ACTIONS)))))
 
 
-async def storm(stage: Stage, seed: int) -> None:
+async def storm(agent_runner: AgentRunner, seed: int) -> None:
     async def body(me: Actor) -> None:
-        service = Service(me, stage.root, read_agents(stage.root)[0], ServiceOptions(question_timeout=0.02))
+        service = Service(
+            me, agent_runner.root, read_agents(agent_runner.root)[0], ServiceOptions(question_timeout=0.02)
+        )
         with service.answering():
             run = Storm(service, seed)
             await run.legacy.take(decode(encode_request(0, "initialize", {"capabilities": {"elicitation": {}}})))
@@ -100,16 +102,16 @@ async def storm(stage: Stage, seed: int) -> None:
             assert not run.legacy._asked
             await until(lambda: not me.child_count)
 
-    stage.agent(ASKER, name="asker")
-    await stage.root.kernel.spawn(body, link=False).result()
-    assert stage.root.questions.open == ()
-    assert at_work(stage.root) == []
-    assert stage.root.kernel.actor.policy is None
+    agent_runner.agent(ASKER, name="asker")
+    await agent_runner.root.kernel.spawn(body, link=False).result()
+    assert agent_runner.root.questions.open == ()
+    assert at_work(agent_runner.root) == []
+    assert agent_runner.root.kernel.actor.policy is None
 
 
 SEEDS = [pytest.param(seed, marks=[pytest.mark.soak] if seed >= 5 else []) for seed in range(50)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_no_call_leaves_anything_behind_whatever_the_order(stage: Stage, seed: int) -> None:
-    await storm(stage, seed)
+async def test_no_call_leaves_anything_behind_whatever_the_order(agent_runner: AgentRunner, seed: int) -> None:
+    await storm(agent_runner, seed)

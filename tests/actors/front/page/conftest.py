@@ -9,7 +9,7 @@ import pytest
 import trio
 from support.browser import Browser, launched, program
 from support.fake_models import FakeModels
-from support.page_server import House
+from support.page_server import PageServer
 
 import callboard
 from callboard.actors.front.server.serving import HttpServer, ListeningServer, ServeOptions
@@ -25,25 +25,25 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-async def house(
+async def page_server(
     tmp_path: Path, fake_model: FakeModels, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[House]:
+) -> AsyncIterator[PageServer]:
     """The real server, in this process, with the scripted model behind it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("CALLBOARD_KEEP_REQUESTS", "true")
     config_dir = fake_model.config_dir(tmp_path / "config")
     server = HttpServer(ServeOptions(port=0))
     async with callboard.Root(config_dir=config_dir, wait_for_front_end=True, keep_servers=True) as root:
-        house = House(config_dir, fake_model, root)
+        page_server = PageServer(config_dir, fake_model, root)
         listens = trio.Event()
 
         def heard(served: ListeningServer) -> None:
-            house.page = served.page
+            page_server.page = served.page
             listens.set()
 
         async with trio.open_nursery() as servers:
             servers.start_soon(server.serve, root, heard)
             with trio.fail_after(60):
                 await listens.wait()
-            yield house
+            yield page_server
             servers.cancel_scope.cancel()

@@ -15,7 +15,7 @@ from support.access_keys import made_key
 from support.browser import Browser, Page
 from support.fake_models import FakeModels, Reply, Request
 from support.page_scripted import Scripted
-from support.page_server import House
+from support.page_server import PageServer
 from trio_websocket import open_websocket_url
 
 Json = Any
@@ -45,8 +45,8 @@ class Client:
 
 
 @asynccontextmanager
-async def client(house: House, token: str = "") -> AsyncIterator[Client]:
-    address = urlsplit(house.page)
+async def client(page_server: PageServer, token: str = "") -> AsyncIterator[Client]:
+    address = urlsplit(page_server.page)
     headers = [("authorization", f"Bearer {token or parse_qs(address.fragment)['token'][0]}")]
     async with open_websocket_url(f"ws://{address.netloc}/ws", extra_headers=headers) as socket:
         yield Client(socket)
@@ -68,11 +68,11 @@ def answer(request: Request) -> Reply:
 
 
 async def test_a_chat_of_another_client_is_watched_taken_part_in_and_seen_whole_after_a_reload(
-    house: House, browser: Browser
+    page_server: PageServer, browser: Browser
 ) -> None:
-    house.plain("description: x\ninstructions: y\ncan_ask_user: true", name="painter")
-    house.models.answer_with(answer)
-    async with client(house) as other, browser.page(house.page, 1400, 900) as page:
+    page_server.plain("description: x\ninstructions: y\ncan_ask_user: true", name="painter")
+    page_server.models.answer_with(answer)
+    async with client(page_server) as other, browser.page(page_server.page, 1400, 900) as page:
         await page.until("document.body.dataset.connection === 'open'")
         await page.press("c")
         await page.until("document.querySelector('.empty').textContent.startsWith('No chat is open')")
@@ -116,9 +116,11 @@ async def test_a_chat_of_another_client_is_watched_taken_part_in_and_seen_whole_
         assert page.problems == []
 
 
-async def test_a_chat_is_begun_asks_for_a_command_is_interrupted_and_closed(house: House, browser: Browser) -> None:
-    house.models.answer_with(lambda _: Reply(text="never said", hold=trio.Event()))
-    async with browser.page(house.page, 1400, 900) as page:
+async def test_a_chat_is_begun_asks_for_a_command_is_interrupted_and_closed(
+    page_server: PageServer, browser: Browser
+) -> None:
+    page_server.models.answer_with(lambda _: Reply(text="never said", hold=trio.Event()))
+    async with browser.page(page_server.page, 1400, 900) as page:
         await page.click("a[href='#/chats']")
         await page.click("[name=model]")
         await page.type("fake:model")
@@ -126,7 +128,7 @@ async def test_a_chat_is_begun_asks_for_a_command_is_interrupted_and_closed(hous
         await page.until("location.hash.startsWith('#/chat/chat-')")
         await enter(page, "work")
         with trio.fail_after(60):
-            await house.models.arrived(1)
+            await page_server.models.arrived(1)
         await page.until("document.querySelector('.head .badge').dataset.state === 'running'")
         await page.press("Escape")
         await page.until("document.querySelector('.exchange .end')?.textContent.startsWith('Interrupted')")
@@ -167,7 +169,7 @@ async def test_after_a_lost_connection_what_was_missed_is_shown_and_nothing_twic
 
 @pytest.fixture
 def tokens(fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """Two of alice's, which the configuration of the house has: one that may only read, and one for chats."""
+    """Two of alice's, which the configuration of the server has: one that may only read, and one for chats."""
     made = [made_key("alice", "read:runs"), made_key("alice", "read:runs", "write:runs", "run:agents")]
     keys = {"api": {"auth": {"keys": [msgspec.to_builtins(entry) for _, entry in made]}}}
     written = fake_model.config
@@ -176,11 +178,11 @@ def tokens(fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> tuple[str
 
 
 async def test_a_token_that_may_only_read_reads_along_and_is_told_what_it_lacks(
-    tokens: tuple[str, str], house: House, browser: Browser
+    tokens: tuple[str, str], page_server: PageServer, browser: Browser
 ) -> None:
-    house.models.answer_with(answer)
-    address = f"{house.page.partition('#')[0]}#token={tokens[0]}"
-    async with client(house, tokens[1]) as other, browser.page(address) as page:
+    page_server.models.answer_with(answer)
+    address = f"{page_server.page.partition('#')[0]}#token={tokens[0]}"
+    async with client(page_server, tokens[1]) as other, browser.page(address) as page:
         await page.evaluate("location.hash = '#/chats'")
         await page.until("document.querySelector('.problem')?.textContent.includes('run:agents')")
         assert await page.evaluate("document.querySelectorAll('.newchat :enabled').length") == 0

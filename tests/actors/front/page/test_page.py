@@ -9,7 +9,7 @@ import pytest
 import trio
 from support.browser import Browser, Page
 from support.fake_models import Reply, Request
-from support.page_server import House
+from support.page_server import PageServer
 
 import callboard
 
@@ -53,12 +53,12 @@ async def begin(page: Page, target: str, prompt: str) -> str:
 
 
 async def test_a_graph_is_started_watched_and_answered_and_a_reload_in_the_middle_loses_nothing(
-    house: House, browser: Browser
+    page_server: PageServer, browser: Browser
 ) -> None:
-    house.agent(JOURNEY, "invitation")
+    page_server.agent(JOURNEY, "invitation")
     held = trio.Event()
-    house.models.script(Reply(text=WORDS, hold=held, gap=0.01, piece=4))
-    async with browser.page(house.page, 1600, 1000) as page:
+    page_server.models.script(Reply(text=WORDS, hold=held, gap=0.01, piece=4))
+    async with browser.page(page_server.page, 1600, 1000) as page:
         run = await begin(page, "invitation", "dinner")
         await page.until(node("draft", "running"))
         assert await page.evaluate(node("sent", "idle"))
@@ -83,17 +83,19 @@ async def test_a_graph_is_started_watched_and_answered_and_a_reload_in_the_middl
         await page.click(f"tr[data-run={run}] a")
         await page.until(f"document.querySelector('.said')?.textContent === {json.dumps(WORDS)}")
         assert page.problems == []
-        assert {urlsplit(url).netloc for url in page.asked if url.startswith("http")} == {urlsplit(house.page).netloc}
+        assert {urlsplit(url).netloc for url in page.asked if url.startswith("http")} == {
+            urlsplit(page_server.page).netloc
+        }
 
 
 FAMILY = "can_spawn_agents: true\ndescription: leads\ninstructions: lead"
 
 
 async def test_a_child_is_cancelled_from_the_tree_by_keyboard_and_the_rest_goes_on(
-    house: House, browser: Browser
+    page_server: PageServer, browser: Browser
 ) -> None:
-    house.plain(FAMILY, name="lead")
-    house.plain("description: helps\ninstructions: help", name="helper")
+    page_server.plain(FAMILY, name="lead")
+    page_server.plain("description: helps\ninstructions: help", name="helper")
     never = trio.Event()
 
     def answer(request: Request) -> Reply:
@@ -105,8 +107,8 @@ async def test_a_child_is_cancelled_from_the_tree_by_keyboard_and_the_rest_goes_
             return Reply(calls=[("agent__collect", {"id": json.loads(request.results[0])["id"]})])
         return Reply(text="I went on alone.")
 
-    house.models.answer_with(answer)
-    async with browser.page(house.page, 1600, 1000) as page:
+    page_server.models.answer_with(answer)
+    async with browser.page(page_server.page, 1600, 1000) as page:
         await begin(page, "lead", "work")
         await page.until(actor("helper", "running"))
         await page.evaluate("document.querySelector('[role=tree]').focus()")
@@ -125,11 +127,13 @@ HOSTILE = """<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>
 </pre><a href="javascript:window.pwned=3">here</a>\u202e\x1b[2J"""
 
 
-async def test_what_a_hostile_model_says_stays_text(house: House, browser: Browser) -> None:
-    house.plain("description: x\ninstructions: y\nglobal_tools: [fs_ls]", name="victim")
-    house.models.script(Reply(text=HOSTILE, reasoning=HOSTILE, calls=[("fs_ls", {"path": HOSTILE}), (HOSTILE, {})]))
-    house.models.answer_with(lambda request: Reply(text=HOSTILE))
-    async with browser.page(house.page, 1600, 1000) as page:
+async def test_what_a_hostile_model_says_stays_text(page_server: PageServer, browser: Browser) -> None:
+    page_server.plain("description: x\ninstructions: y\nglobal_tools: [fs_ls]", name="victim")
+    page_server.models.script(
+        Reply(text=HOSTILE, reasoning=HOSTILE, calls=[("fs_ls", {"path": HOSTILE}), (HOSTILE, {})])
+    )
+    page_server.models.answer_with(lambda request: Reply(text=HOSTILE))
+    async with browser.page(page_server.page, 1600, 1000) as page:
         await begin(page, "victim", HOSTILE)
         await page.until("document.querySelector('.result')?.dataset.status === 'done'")
         made = "main :is(img, script, style, a[href^=javascript])"
@@ -138,13 +142,17 @@ async def test_what_a_hostile_model_says_stays_text(house: House, browser: Brows
         assert said == [HOSTILE, HOSTILE]
         assert await page.evaluate("window.pwned === undefined")
         assert page.problems == []
-        assert {urlsplit(url).netloc for url in page.asked if url.startswith("http")} == {urlsplit(house.page).netloc}
+        assert {urlsplit(url).netloc for url in page.asked if url.startswith("http")} == {
+            urlsplit(page_server.page).netloc
+        }
 
 
-async def test_a_run_that_failed_says_why_and_so_does_one_that_can_not_start(house: House, browser: Browser) -> None:
-    house.plain("description: x\ninstructions: y", name="victim")
-    house.models.answer_with(lambda request: Reply(status=400, error="the prompt is too long"))
-    async with browser.page(house.page, 1600, 1000) as page:
+async def test_a_run_that_failed_says_why_and_so_does_one_that_can_not_start(
+    page_server: PageServer, browser: Browser
+) -> None:
+    page_server.plain("description: x\ninstructions: y", name="victim")
+    page_server.models.answer_with(lambda request: Reply(status=400, error="the prompt is too long"))
+    async with browser.page(page_server.page, 1600, 1000) as page:
         run = await begin(page, "victim", "x")
         await page.until("document.querySelector('.result')?.dataset.status === 'failed'")
         assert "the prompt is too long" in await page.evaluate("document.querySelector('.result').textContent")
@@ -168,11 +176,11 @@ WENT_ON = """
 
 
 async def test_a_node_that_failed_is_failed_in_the_tree_and_in_the_graph_and_so_is_the_run_that_went_on(
-    house: House, browser: Browser
+    page_server: PageServer, browser: Browser
 ) -> None:
-    house.agent(WENT_ON, "went-on")
-    house.models.answer_with(lambda _: Reply(status=404, error="no such model"))
-    async with browser.page(house.page, 1600, 1000) as page:
+    page_server.agent(WENT_ON, "went-on")
+    page_server.models.answer_with(lambda _: Reply(status=404, error="no such model"))
+    async with browser.page(page_server.page, 1600, 1000) as page:
         await begin(page, "went-on", "dinner")
         await page.until("document.querySelector('.result')?.dataset.status === 'failed'")
         await page.until(actor("draft", "failed"))
@@ -185,11 +193,13 @@ async def test_a_node_that_failed_is_failed_in_the_tree_and_in_the_graph_and_so_
         assert page.problems == []
 
 
-async def test_an_agent_at_work_is_inspected_told_something_paused_and_goes_on(house: House, browser: Browser) -> None:
-    house.plain("description: x\ninstructions: y\nglobal_tools: [fs_ls]", name="worker")
+async def test_an_agent_at_work_is_inspected_told_something_paused_and_goes_on(
+    page_server: PageServer, browser: Browser
+) -> None:
+    page_server.plain("description: x\ninstructions: y\nglobal_tools: [fs_ls]", name="worker")
     first = trio.Event()
-    house.models.script(Reply(calls=[("fs_ls", {"path": "."})], hold=first), Reply(text="As you wish."))
-    async with browser.page(house.page, 1600, 1000) as page:
+    page_server.models.script(Reply(calls=[("fs_ls", {"path": "."})], hold=first), Reply(text="As you wish."))
+    async with browser.page(page_server.page, 1600, 1000) as page:
         run = await begin(page, "worker", "work")
         await page.until(actor("worker", "running"))
         await page.click(f".actor[data-path='/{run}/worker']")
@@ -207,15 +217,17 @@ async def test_an_agent_at_work_is_inspected_told_something_paused_and_goes_on(h
         first.set()
         await page.press("p")
         await page.until("document.querySelector('.result')?.dataset.status === 'done'")
-        assert "be brief" in json.dumps(house.models.requests[-1].json["messages"])
+        assert "be brief" in json.dumps(page_server.models.requests[-1].json["messages"])
         assert page.problems == []
 
 
 @pytest.mark.parametrize("width", [400, pytest.param(1400, marks=pytest.mark.soak)])
-async def test_what_the_model_of_an_agent_saw_is_in_its_inspector(house: House, browser: Browser, width: int) -> None:
-    house.plain(f"description: x\ninstructions: {json.dumps(HOSTILE)}\nglobal_tools: [fs_ls]", name="worker")
-    house.models.script(Reply(text=HOSTILE, calls=[("fs_ls", {"path": "."})]), Reply(text="z" * 3000))
-    async with browser.page(house.page, width, 900) as page:
+async def test_what_the_model_of_an_agent_saw_is_in_its_inspector(
+    page_server: PageServer, browser: Browser, width: int
+) -> None:
+    page_server.plain(f"description: x\ninstructions: {json.dumps(HOSTILE)}\nglobal_tools: [fs_ls]", name="worker")
+    page_server.models.script(Reply(text=HOSTILE, calls=[("fs_ls", {"path": "."})]), Reply(text="z" * 3000))
+    async with browser.page(page_server.page, width, 900) as page:
         run = await begin(page, "worker", "work")
         await page.until("document.querySelector('.result')?.dataset.status === 'done'")
         if width < 820:
@@ -239,9 +251,11 @@ async def test_what_the_model_of_an_agent_saw_is_in_its_inspector(house: House, 
         assert page.problems == []
 
 
-async def test_without_anything_kept_the_inspector_says_how_to_keep_it(house: House, browser: Browser) -> None:
-    house.agent('start: end\nnodes: {end: {type: end, output: "x"}}', "silent")
-    async with browser.page(house.page, 1400, 900) as page:
+async def test_without_anything_kept_the_inspector_says_how_to_keep_it(
+    page_server: PageServer, browser: Browser
+) -> None:
+    page_server.agent('start: end\nnodes: {end: {type: end, output: "x"}}', "silent")
+    async with browser.page(page_server.page, 1400, 900) as page:
         run = await begin(page, "silent", "work")
         await page.until("document.querySelector('.result')?.dataset.status === 'done'")
         await page.click(f".actor[data-path='/{run}/silent']")
@@ -256,11 +270,11 @@ def step_before(place: str) -> str:
 
 
 async def test_a_run_that_is_over_goes_on_from_one_of_its_steps_with_other_words(
-    house: House, browser: Browser
+    page_server: PageServer, browser: Browser
 ) -> None:
-    house.agent(JOURNEY, "invitation")
-    house.models.answer_with(lambda request: Reply(text=f"<{request.prompt}>"))
-    async with browser.page(house.page, 1280, 900) as page:
+    page_server.agent(JOURNEY, "invitation")
+    page_server.models.answer_with(lambda request: Reply(text=f"<{request.prompt}>"))
+    async with browser.page(page_server.page, 1280, 900) as page:
         run = await begin(page, "invitation", "dinner")
         await page.until(node("review", "waiting"))
         await page.click(".questions .choices button:first-child")
@@ -281,10 +295,10 @@ async def test_a_run_that_is_over_goes_on_from_one_of_its_steps_with_other_words
         assert page.problems == []
 
 
-async def test_a_run_that_is_not_kept_says_that_it_has_no_steps(house: House, browser: Browser) -> None:
-    house.agent(JOURNEY, "invitation")
-    async with browser.page(house.page, 1280, 900) as page:
-        outcome = await callboard.run("invitation", "tea", answers=["no"], root=house.root)
+async def test_a_run_that_is_not_kept_says_that_it_has_no_steps(page_server: PageServer, browser: Browser) -> None:
+    page_server.agent(JOURNEY, "invitation")
+    async with browser.page(page_server.page, 1280, 900) as page:
+        outcome = await callboard.run("invitation", "tea", answers=["no"], root=page_server.root)
         await page.evaluate(f"location.hash = '#/run/{outcome.run_id}'")
         await page.until("document.querySelector('.head .to-steps')?.hidden === false")
         await page.evaluate("document.querySelector('.head .to-steps').click()")  # wherever it is just then

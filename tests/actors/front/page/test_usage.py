@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.browser import Browser, Page
-from support.page_server import House
+from support.page_server import PageServer
 
 from callboard.actors.work.spending.accounts import Amount
 from callboard.actors.work.spending.book import BookFile, SpendingBook
@@ -19,11 +19,13 @@ USED = TokenUsage(input_tokens=1000, cached_tokens=500, output_tokens=100)
 
 
 @pytest.fixture
-async def spent(house: House, tmp_path: Path) -> House:
-    """A house in whose book there are two models, one without a price, for three callers over ten days."""
+async def spent(page_server: PageServer, tmp_path: Path) -> PageServer:
+    """A server whose usage of ten days has two models, one without a price, and three callers."""
     days = [0.0]
     book = SpendingBook(
-        house.root.kernel, BookFile(tmp_path / "state" / "callboard" / "usage.db"), now=lambda: time.time() - days[0]
+        page_server.root.kernel,
+        BookFile(tmp_path / "state" / "callboard" / "usage.db"),
+        now=lambda: time.time() - days[0],
     )
     for number in range(10):
         days[0] = 86_400.0 * number
@@ -32,7 +34,7 @@ async def spent(house: House, tmp_path: Path) -> House:
             if number == 3:
                 book.add(key, "writer", LONG, USED, None)
     await book.aclose()
-    return house
+    return page_server
 
 
 async def rows(page: Page) -> list[list[str]]:
@@ -45,7 +47,7 @@ async def rows(page: Page) -> list[list[str]]:
 
 
 async def test_it_is_shown_by_model_and_by_what_the_keyboard_chooses_and_a_reload_keeps_that(
-    spent: House, browser: Browser
+    spent: PageServer, browser: Browser
 ) -> None:
     async with browser.page(spent.page, 1400, 900) as page:
         await page.until("document.body.dataset.connection === 'open'")
@@ -73,7 +75,7 @@ async def test_it_is_shown_by_model_and_by_what_the_keyboard_chooses_and_a_reloa
         assert page.problems == []
 
 
-async def test_a_day_says_what_it_has_cost_when_it_is_pointed_at(spent: House, browser: Browser) -> None:
+async def test_a_day_says_what_it_has_cost_when_it_is_pointed_at(spent: PageServer, browser: Browser) -> None:
     async with browser.page(spent.page, 1400, 900) as page:
         await page.evaluate("location.hash = '#/usage/day/7'")
         await page.until("document.querySelectorAll('table.usage tbody tr').length === 7")
@@ -87,7 +89,7 @@ async def test_a_day_says_what_it_has_cost_when_it_is_pointed_at(spent: House, b
 
 
 @pytest.mark.parametrize("width", [400, pytest.param(1400, marks=pytest.mark.soak)])
-async def test_nothing_is_wider_than_the_screen(spent: House, browser: Browser, width: int) -> None:
+async def test_nothing_is_wider_than_the_screen(spent: PageServer, browser: Browser, width: int) -> None:
     async with browser.page(spent.page, width, 900) as page:
         for by in ("day", "model", "agent", "key"):
             await page.evaluate(f"location.hash = '#/usage/{by}/90'")
@@ -97,8 +99,8 @@ async def test_nothing_is_wider_than_the_screen(spent: House, browser: Browser, 
         assert page.problems == []
 
 
-async def test_limits_of_today_are_shown_where_there_are_some(house: House, browser: Browser) -> None:
-    days = house.root.days
+async def test_limits_of_today_are_shown_where_there_are_some(page_server: PageServer, browser: Browser) -> None:
+    days = page_server.root.days
     assert days is not None
     days.configure(
         ApiSettings(limits=ApiLimits(per_subject_daily=DailyLimits(max_cost=2), daily=DailyLimits(max_cost=9)))
@@ -106,7 +108,7 @@ async def test_limits_of_today_are_shown_where_there_are_some(house: House, brow
     account = days.account("alice")
     assert account is not None
     (await account.admit(account, Amount(1, 0.1), lambda: None, turn=True)).spend(Amount(1, 2.5))
-    async with browser.page(house.page, 400, 900) as page:
+    async with browser.page(page_server.page, 400, 900) as page:
         await page.evaluate("location.hash = '#/usage'")
         await page.until("document.querySelectorAll('.limits li').length === 2")
         lines = "[...document.querySelectorAll('.limits li')].map(line => line.textContent)"
@@ -121,9 +123,9 @@ async def test_limits_of_today_are_shown_where_there_are_some(house: House, brow
 
 
 async def test_a_book_without_rows_and_one_that_can_not_be_read_are_told(
-    house: House, browser: Browser, tmp_path: Path
+    page_server: PageServer, browser: Browser, tmp_path: Path
 ) -> None:
-    async with browser.page(house.page, 400, 900) as page:
+    async with browser.page(page_server.page, 400, 900) as page:
         await page.click("a[href='#/usage']")
         await page.until(
             "document.querySelector('.empty').textContent.startsWith('Nothing was spent on models since ')"

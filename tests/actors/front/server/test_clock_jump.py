@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from support.access_keys import AUDIENCE, ISSUER, Signer
 from support.http_agents import ASKER
-from support.http_server import House, Serve
+from support.http_server import ApiServer, Serve
 from support.waiting import until
 from support.wall_clock import jump
 
@@ -59,19 +59,19 @@ async def test_clock_jump_a_token_s_end_is_a_date_and_follows_the_wall_clock(mon
 
 @BOTH_WAYS
 async def test_clock_jump_runs_go_on_are_numbered_without_gaps_and_keep_their_order(
-    house: House, monkeypatch: pytest.MonkeyPatch, moved: float, tmp_path: Path
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, moved: float, tmp_path: Path
 ) -> None:
-    house.stage.agent(ASKER, name="asker")
-    run = (await house.post("/v1/runs", {"target": "asker"}, 201))["run"]
-    await until(lambda: house.stage.root.questions.open)
+    api_server.agent_runner.agent(ASKER, name="asker")
+    run = (await api_server.post("/v1/runs", {"target": "asker"}, 201))["run"]
+    await until(lambda: api_server.agent_runner.root.questions.open)
     jump(monkeypatch, moved)
-    (question,) = house.stage.root.questions.open
-    await house.post(f"/v1/questions/{question.id}/answer", {"value": "red"})
-    events = await house.events("GET", f"/v1/runs/{run}/events")
+    (question,) = api_server.agent_runner.root.questions.open
+    await api_server.post(f"/v1/questions/{question.id}/answer", {"value": "red"})
+    events = await api_server.events("GET", f"/v1/runs/{run}/events")
     assert [int(id) for id, _, _ in events] == list(range(1, len(events) + 1))
     assert events[-1][1] == "run.finished"
-    assert (await house.get(f"/v1/runs/{run}"))["status"] == "done"
-    assert 0 <= (await house.get("/v1/info"))["uptime"] < 600
+    assert (await api_server.get(f"/v1/runs/{run}"))["status"] == "done"
+    assert 0 <= (await api_server.get("/v1/info"))["uptime"] < 600
     with trio.fail_after(60):
         while [info.status for info in list_logged_runs(tmp_path / "state" / "callboard" / "runs")] != ["done"]:
             await trio.sleep(0.01)
@@ -81,30 +81,30 @@ async def test_clock_jump_runs_go_on_are_numbered_without_gaps_and_keep_their_or
 async def test_clock_jump_the_grace_of_a_server_that_ends_is_neither_cut_nor_stretched(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, moved: float
 ) -> None:
-    async with serve(api={"shutdown_grace_seconds": 0.5}, durable={"by_default": False}) as house:
-        house.stage.agent(ASKER, name="asker")
-        await house.post("/v1/runs", {"target": "asker"}, 201)
+    async with serve(api={"shutdown_grace_seconds": 0.5}, durable={"by_default": False}) as api_server:
+        api_server.agent_runner.agent(ASKER, name="asker")
+        await api_server.post("/v1/runs", {"target": "asker"}, 201)
         since = trio.current_time()
-        house.server.drain()
+        api_server.server.drain()
         await trio.sleep(0)
         jump(monkeypatch, moved)
-        await until(lambda: house.stage.root.kernel.stopping)
+        await until(lambda: api_server.agent_runner.root.kernel.stopping)
         assert trio.current_time() - since >= 0.4
 
 
 @BOTH_WAYS
 async def test_clock_jump_a_session_made_before_is_read_and_written_after(
-    house: House, monkeypatch: pytest.MonkeyPatch, moved: float
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, moved: float
 ) -> None:
-    made = await house.post("/v1/sessions", {"alias": "mine"}, 201)
-    house.stage.models.script("one", "two")
-    await house.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "hi"})
+    made = await api_server.post("/v1/sessions", {"alias": "mine"}, 201)
+    api_server.agent_runner.models.script("one", "two")
+    await api_server.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "hi"})
     jump(monkeypatch, moved)
-    await house.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "again"})
-    await house.post("/v1/sessions", {"alias": "other"}, 201)
-    told = await house.get(f"/v1/sessions/{made['id']}")
+    await api_server.post(f"/v1/sessions/{made['id']}/completions", {"prompt": "again"})
+    await api_server.post("/v1/sessions", {"alias": "other"}, 201)
+    told = await api_server.get(f"/v1/sessions/{made['id']}")
     assert "two" in str(told)
-    assert len((await house.get("/v1/sessions"))["sessions"]) == 2
+    assert len((await api_server.get("/v1/sessions"))["sessions"]) == 2
 
 
 @BOTH_WAYS

@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
-from support.http_server import House
+from support.http_server import ApiServer
 
 from callboard.actors.front.access.limits import ConnectionLimiter
 from callboard.actors.front.server import listener
@@ -25,16 +25,22 @@ from callboard.protocol.settings.api import ApiSettings
 SOON = 60.0
 
 
-def asked(house: House, path: str = "/healthz/live") -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{house.port}\r\n\r\n".encode()
+def asked(api_server: ApiServer, path: str = "/healthz/live") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{api_server.port}\r\n\r\n".encode()
 
 
-def upgrade(house: House) -> bytes:
+def upgrade(api_server: ApiServer) -> bytes:
     """A request for a websocket."""
     key = base64.b64encode(os.urandom(16)).decode()
     lines = [
-        *("GET /ws HTTP/1.1", f"Host: 127.0.0.1:{house.port}", "Upgrade: websocket", "Connection: Upgrade"),
-        *(f"Sec-WebSocket-Key: {key}", "Sec-WebSocket-Version: 13", f"Authorization: Bearer {house.token}", "", ""),
+        *("GET /ws HTTP/1.1", f"Host: 127.0.0.1:{api_server.port}", "Upgrade: websocket", "Connection: Upgrade"),
+        *(
+            f"Sec-WebSocket-Key: {key}",
+            "Sec-WebSocket-Version: 13",
+            f"Authorization: Bearer {api_server.token}",
+            "",
+            "",
+        ),
     ]
     return "\r\n".join(lines).encode()
 
@@ -47,8 +53,8 @@ def frame() -> bytes:
 
 
 @asynccontextmanager
-async def connected(house: House) -> AsyncIterator[trio.SocketStream]:
-    async with await trio.open_tcp_stream("127.0.0.1", house.port) as stream:
+async def connected(api_server: ApiServer) -> AsyncIterator[trio.SocketStream]:
+    async with await trio.open_tcp_stream("127.0.0.1", api_server.port) as stream:
         yield stream
 
 
@@ -64,10 +70,12 @@ async def until_told(stream: trio.SocketStream, what: bytes, times: int = 1) -> 
 
 
 @pytest.mark.parametrize("pieces", [[slice(None)], [slice(3), slice(3, None)], [slice(0), slice(None)]])
-async def test_frames_that_come_before_the_answer_to_the_handshake_are_heard(house: House, pieces: list[slice]) -> None:
+async def test_frames_that_come_before_the_answer_to_the_handshake_are_heard(
+    api_server: ApiServer, pieces: list[slice]
+) -> None:
     first, *rest = pieces
-    async with connected(house) as stream:
-        await stream.send_all(upgrade(house) + frame()[first])
+    async with connected(api_server) as stream:
+        await stream.send_all(upgrade(api_server) + frame()[first])
         for piece in rest:
             await trio.sleep(0.01)
             await stream.send_all(frame()[piece])
@@ -75,9 +83,9 @@ async def test_frames_that_come_before_the_answer_to_the_handshake_are_heard(hou
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
-async def test_a_handshake_that_comes_byte_by_byte_is_answered(house: House, size: int) -> None:
-    text = upgrade(house)
-    async with connected(house) as stream:
+async def test_a_handshake_that_comes_byte_by_byte_is_answered(api_server: ApiServer, size: int) -> None:
+    text = upgrade(api_server)
+    async with connected(api_server) as stream:
         stream.setsockopt(6, 1, True)  # TCP_NODELAY: each piece is a packet
         for begin in range(0, len(text), size):
             await stream.send_all(text[begin : begin + size])
@@ -85,9 +93,9 @@ async def test_a_handshake_that_comes_byte_by_byte_is_answered(house: House, siz
         assert b" 101 " in await until_told(stream, b"\r\n\r\n")
 
 
-async def test_requests_that_come_at_once_are_answered_in_order(house: House) -> None:
-    async with connected(house) as stream:
-        await stream.send_all(asked(house) * 3)
+async def test_requests_that_come_at_once_are_answered_in_order(api_server: ApiServer) -> None:
+    async with connected(api_server) as stream:
+        await stream.send_all(asked(api_server) * 3)
         await until_told(stream, b'{"status":"ok"}', 3)
 
 
@@ -105,12 +113,12 @@ HEADS = {
 
 @pytest.mark.parametrize(("before", "begins"), HEADS.values(), ids=HEADS)
 async def test_a_head_that_comes_byte_by_byte_has_its_time_and_no_more_whatever_it_asks_for(
-    house: House, monkeypatch: pytest.MonkeyPatch, before: bytes, begins: bytes
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch, before: bytes, begins: bytes
 ) -> None:
     limit = partial(monkeypatch.setattr, listener, "HEAD_WITHIN", 0.5)
     if not before:
         limit()
-    async with connected(house) as stream, trio.open_nursery() as nursery:
+    async with connected(api_server) as stream, trio.open_nursery() as nursery:
         if before:  # has the usual time
             await stream.send_all(before)
             await until_told(stream, b'{"status":"ok"}')
@@ -131,60 +139,62 @@ async def test_a_head_that_comes_byte_by_byte_has_its_time_and_no_more_whatever_
 
 
 async def test_a_connection_between_two_requests_may_be_idle_for_longer_than_a_head_may_take(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with connected(house) as stream:
+    async with connected(api_server) as stream:
         for _ in range(4):  # the time of the first head begins with the connection: it has the usual one
-            await stream.send_all(asked(house))
+            await stream.send_all(asked(api_server))
             await until_told(stream, b'{"status":"ok"}')
             monkeypatch.setattr(listener, "HEAD_WITHIN", 0.05)
             await trio.sleep(0.2)
 
 
 async def test_clients_that_ask_for_much_at_once_and_leave_are_no_errors(
-    house: House, caplog: pytest.LogCaptureFixture
+    api_server: ApiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("WARNING"):
         for number in range(60):
-            async with connected(house) as stream:
-                await stream.send_all(asked(house, ("/openapi.json", "/v1/info")[number % 2]) * (number % 20 + 2))
+            async with connected(api_server) as stream:
+                await stream.send_all(asked(api_server, ("/openapi.json", "/v1/info")[number % 2]) * (number % 20 + 2))
                 if number % 3:
                     await stream.send_eof()
-        assert (await house.get("/v1/info"))["name"] == "callboard"
+        assert (await api_server.get("/v1/info"))["name"] == "callboard"
     assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_a_websocket_on_a_connection_that_spoke_http_is_refused_with_a_word(house: House, together: bool) -> None:
-    async with connected(house) as stream:
-        await stream.send_all(asked(house) + (upgrade(house) if together else b""))
+async def test_a_websocket_on_a_connection_that_spoke_http_is_refused_with_a_word(
+    api_server: ApiServer, together: bool
+) -> None:
+    async with connected(api_server) as stream:
+        await stream.send_all(asked(api_server) + (upgrade(api_server) if together else b""))
         got = await until_told(stream, b'{"status":"ok"}')
         if not together:
-            await stream.send_all(upgrade(house))
+            await stream.send_all(upgrade(api_server))
             got = b""
         if b"of its own" not in got:
             got += await until_told(stream, b"of its own")
         assert b"HTTP/1.1 400 " in got
 
 
-async def test_many_who_say_nothing_or_half_a_word_keep_nobody_waiting(house: House) -> None:
+async def test_many_who_say_nothing_or_half_a_word_keep_nobody_waiting(api_server: ApiServer) -> None:
     answered = 0
 
     async def shake_hands() -> None:
         nonlocal answered
-        async with connected(house) as stream:
-            await stream.send_all(upgrade(house))
+        async with connected(api_server) as stream:
+            await stream.send_all(upgrade(api_server))
             assert b" 101 " in await until_told(stream, b"\r\n\r\n")
             answered += 1
 
-    idle = [await trio.open_tcp_stream("127.0.0.1", house.port) for _ in range(100)]
+    idle = [await trio.open_tcp_stream("127.0.0.1", api_server.port) for _ in range(100)]
     for number, stream in enumerate(idle):
         await stream.send_all((b"", b"G", b"GET /ws HTTP/1.1\r\nHost", b"POST /v1/runs HTTP/1.1\r\n")[number % 4])
     async with trio.open_nursery() as nursery:
         for _ in range(100):
             nursery.start_soon(shake_hands)
     assert answered == 100
-    assert (await house.get("/v1/info"))["name"] == "callboard"
+    assert (await api_server.get("/v1/info"))["name"] == "callboard"
     for stream in idle:
         await stream.aclose()
 

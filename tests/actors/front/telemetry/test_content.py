@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 from support.traced import Traced
 
@@ -27,24 +27,26 @@ def broken(text: str) -> str:
     raise callboard.CallboardError(f"TOOLBROKE {text}")
 
 
-async def talk(stage: Stage) -> None:
+async def talk(agent_runner: AgentRunner) -> None:
     """A run whose every word is a marked one."""
-    stage.plain("instructions: SYSTEMSAID\ncan_ask_user: false", name="kid")
-    stage.models.script(
+    agent_runner.plain("instructions: SYSTEMSAID\ncan_ask_user: false", name="kid")
+    agent_runner.models.script(
         Reply(calls=[("leak", {"text": "ARGUMENTSAID"}), ("broken", {"text": "ARGUMENTSAID"})]),
         Reply(status=503, error="PROVIDERSAID", headers={"retry-after": "0"}),
         f"MODELSAID {SECRET}",
     )
-    outcome = await stage.run("PERSONSAID", target="kid", tools=[leak, broken])
+    outcome = await agent_runner.run("PERSONSAID", target="kid", tools=[leak, broken])
     assert outcome.status == "done"
 
 
-async def test_by_default_no_words_are_exported(stage: Stage, traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_by_default_no_words_are_exported(
+    agent_runner: AgentRunner, traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    with traced.of(stage.root):
-        await talk(stage)
-        stage.models.script(Reply(status=400, error="PROVIDERSAID"))
-        assert (await stage.run("PERSONSAID", target="kid")).status == "failed"
+    with traced.of(agent_runner.root):
+        await talk(agent_runner)
+        agent_runner.models.script(Reply(status=400, error="PROVIDERSAID"))
+        assert (await agent_runner.run("PERSONSAID", target="kid")).status == "failed"
     exported = traced.everything()
     assert "execute_tool leak" in exported
     assert not [word for word in exported.split() if "SAID" in word or "BROKE" in word]
@@ -52,12 +54,12 @@ async def test_by_default_no_words_are_exported(stage: Stage, traced: Traced, mo
 
 
 async def test_who_asks_for_content_gets_it_without_secrets(
-    stage: Stage, traced: Traced, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "true")
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    with traced.of(stage.root):
-        await talk(stage)
+    with traced.of(agent_runner.root):
+        await talk(agent_runner)
     agent = traced.named("invoke_agent kid").attributes
     (asked,) = json.loads(str(agent["gen_ai.input.messages"]))
     assert asked == {"role": "user", "parts": [{"type": "text", "content": "PERSONSAID"}]}
@@ -76,31 +78,33 @@ async def test_who_asks_for_content_gets_it_without_secrets(
 
 
 async def test_the_program_decides_before_the_environment(
-    stage: Stage, traced: Traced, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "true")
-    with traced.of(stage.root, content=False):
-        await talk(stage)
+    with traced.of(agent_runner.root, content=False):
+        await talk(agent_runner)
     assert "SAID" not in traced.everything()
 
 
-async def test_what_a_try_said_that_failed_is_not_what_the_model_said(stage: Stage, traced: Traced) -> None:
-    stage.plain("instructions: hi\ncan_ask_user: false", name="kid")
-    stage.models.script(Reply("half of it", drop="middle"), Reply("all of it"))
-    with traced.of(stage.root, content=True):
-        await stage.run("x", target="kid")
+async def test_what_a_try_said_that_failed_is_not_what_the_model_said(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
+    agent_runner.plain("instructions: hi\ncan_ask_user: false", name="kid")
+    agent_runner.models.script(Reply("half of it", drop="middle"), Reply("all of it"))
+    with traced.of(agent_runner.root, content=True):
+        await agent_runner.run("x", target="kid")
     (said,) = json.loads(str(traced.named("chat model").attributes["gen_ai.output.messages"]))
     assert said["parts"][0]["content"] == "all of it"
 
 
 async def test_no_part_of_a_secret_is_left_where_what_is_said_in_pieces_is_cut(
-    stage: Stage, traced: Traced, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, traced: Traced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", "secret-" * 10)
-    stage.plain("instructions: hi\ncan_ask_user: false", name="kid")
-    stage.models.script(Reply("x" * (LONGEST - 20) + "secret-" * 10 + "y" * 100, piece=12))
-    with traced.of(stage.root, content=True):
-        await stage.run("x", target="kid")
+    agent_runner.plain("instructions: hi\ncan_ask_user: false", name="kid")
+    agent_runner.models.script(Reply("x" * (LONGEST - 20) + "secret-" * 10 + "y" * 100, piece=12))
+    with traced.of(agent_runner.root, content=True):
+        await agent_runner.run("x", target="kid")
     (said,) = json.loads(str(traced.named("chat model").attributes["gen_ai.output.messages"]))
     assert "secret" not in said["parts"][0]["content"]
 

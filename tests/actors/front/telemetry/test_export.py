@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply, listening
 from support.messages import has_message
 from support.starter import CALLBOARD
@@ -35,9 +35,9 @@ async def collector(nursery: trio.Nursery) -> Collector:
 
 
 @pytest.fixture
-def unheard(stage: Stage) -> callboard.Root:
+def unheard(agent_runner: AgentRunner) -> callboard.Root:
     """A root that has not begun, with the stage's settings."""
-    return callboard.Root(config_dir=stage.config_dir)
+    return callboard.Root(config_dir=agent_runner.config_dir)
 
 
 async def command(
@@ -125,7 +125,7 @@ async def test_a_collector_that_is_not_there_costs_a_line_and_no_run(
 
 async def test_a_collector_that_does_not_answer_is_waited_for_only_so_long(
     unheard: callboard.Root,
-    stage: Stage,
+    agent_runner: AgentRunner,
     collector: Collector,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -134,7 +134,7 @@ async def test_a_collector_that_does_not_answer_is_waited_for_only_so_long(
     monkeypatch.setattr(export, "FLUSH_WITHIN", 0.2)
     monkeypatch.setenv(ENDPOINT, collector.url)  # the SDK reads its own variables from the process
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    stage.agent(GRAPH)
+    agent_runner.agent(GRAPH)
     with caplog.at_level(logging.WARNING, "callboard.telemetry"):
         async with exporting(unheard, dict(os.environ)), unheard:
             assert (await callboard.run("g", "x", root=unheard)).status == "done"
@@ -188,10 +188,13 @@ async def test_the_console_is_stderr_so_that_stdout_is_the_result(fake_model: Fa
 
 
 async def test_what_the_sdk_can_not_make_sense_of_costs_a_line_and_no_run(
-    unheard: callboard.Root, stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    unheard: callboard.Root,
+    agent_runner: AgentRunner,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-1")
-    stage.agent(GRAPH)
+    agent_runner.agent(GRAPH)
     with caplog.at_level(logging.WARNING, "callboard.telemetry"):
         async with exporting(unheard, {"OTEL_TRACES_EXPORTER": "otlp"}), unheard:
             assert (await callboard.run("g", "x", root=unheard)).status == "done"

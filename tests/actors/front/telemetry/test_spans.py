@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from opentelemetry.trace import SpanKind, get_current_span
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import says
 from support.traced import Traced
@@ -48,16 +48,16 @@ def spawns_and_collects(request: Request) -> Reply | str:
     return "boss done"
 
 
-async def team(stage: Stage) -> callboard.Outcome:
-    stage.plain(BOSS, name="boss")
-    stage.plain(KID, name="kid")
-    stage.models.answer_with(spawns_and_collects)
-    return await stage.run("do it", target="boss", tools=[add, bad])
+async def team(agent_runner: AgentRunner) -> callboard.Outcome:
+    agent_runner.plain(BOSS, name="boss")
+    agent_runner.plain(KID, name="kid")
+    agent_runner.models.answer_with(spawns_and_collects)
+    return await agent_runner.run("do it", target="boss", tools=[add, bad])
 
 
-async def test_an_agent_with_tools_and_a_child_is_one_tree_of_spans(stage: Stage, traced: Traced) -> None:
-    with traced.of(stage.root):
-        outcome = await team(stage)
+async def test_an_agent_with_tools_and_a_child_is_one_tree_of_spans(agent_runner: AgentRunner, traced: Traced) -> None:
+    with traced.of(agent_runner.root):
+        outcome = await team(agent_runner)
     assert outcome.status == "done"
     assert len({span.context.trace_id for span in traced.spans}) == 1
     below = [span.name for span in traced.spans if traced.parents()[span.name] == "invoke_agent boss"]
@@ -91,7 +91,7 @@ async def test_an_agent_with_tools_and_a_child_is_one_tree_of_spans(stage: Stage
 
 
 async def test_requests_for_vectors_are_client_spans_of_what_they_are_for(
-    stage: Stage, traced: Traced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, traced: Traced, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(request: Request) -> Reply:
         rows = [{"index": n, "embedding": [1.0, 0.5]} for n, _ in enumerate(request.json["input"])]
@@ -99,15 +99,15 @@ async def test_requests_for_vectors_are_client_spans_of_what_they_are_for(
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     look = "type: rag, documents: [a.md], embedding_model: 'fake:vectors', query: flour, next: e"
-    home = stage.agent(f"start: look\nnodes:\n  look: {{{look}}}\n  e: {{type: end}}")
+    home = agent_runner.agent(f"start: look\nnodes:\n  look: {{{look}}}\n  e: {{type: end}}")
     (home / "a.md").write_text("flour")
-    stage.models.answer_with(answer)
-    with traced.of(stage.root):
-        outcome = await stage.run("x")
+    agent_runner.models.answer_with(answer)
+    with traced.of(agent_runner.root):
+        outcome = await agent_runner.run("x")
         assert outcome.status == "done", outcome.error
         (home / "a.md").write_text("flour and water")
-        stage.models.answer_with(lambda _: Reply(status=400, error="no such model"))
-        assert (await stage.run("x", rebuild_knowledge=True)).status == "failed"
+        agent_runner.models.answer_with(lambda _: Reply(status=400, error="no such model"))
+        assert (await agent_runner.run("x", rebuild_knowledge=True)).status == "failed"
     *good, bad = [span for span in traced.spans if span.name == "embeddings vectors"]
     (node, *_) = [span for span in traced.spans if span.name == "node look"]
     assert good[-1].parent.span_id == node.context.span_id
@@ -124,17 +124,19 @@ async def test_requests_for_vectors_are_client_spans_of_what_they_are_for(
     assert sum(point.sum for point in traced.points("gen_ai.client.token.usage")) == 14
 
 
-async def test_a_chat_is_a_client_span_with_what_the_conventions_want(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
-    stage.models.script("hello there")
-    with traced.of(stage.root):
-        outcome = await stage.run("x", target="kid")
+async def test_a_chat_is_a_client_span_with_what_the_conventions_want(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
+    agent_runner.plain(KID, name="kid")
+    agent_runner.models.script("hello there")
+    with traced.of(agent_runner.root):
+        outcome = await agent_runner.run("x", target="kid")
     chat = traced.named("chat model")
     assert chat.kind is SpanKind.CLIENT
     assert (chat.instrumentation_scope.name, chat.instrumentation_scope.version) == ("callboard", callboard.__version__)
     attributes = dict(chat.attributes)
     assert attributes.pop("gen_ai.response.time_to_first_chunk") >= 0
-    assert f"http://{attributes.pop('server.address')}:{attributes.pop('server.port')}" == stage.models.url
+    assert f"http://{attributes.pop('server.address')}:{attributes.pop('server.port')}" == agent_runner.models.url
     assert attributes == {
         "gen_ai.response.id": "chatcmpl-1",
         "gen_ai.operation.name": "chat",
@@ -150,11 +152,11 @@ async def test_a_chat_is_a_client_span_with_what_the_conventions_want(stage: Sta
     }
 
 
-async def test_spans_have_the_times_of_their_events(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
-    with traced.of(stage.root):
-        await stage.run("x", target="kid")
-    at = {event.kind: event.ts.timestamp() for event in stage.events}
+async def test_spans_have_the_times_of_their_events(agent_runner: AgentRunner, traced: Traced) -> None:
+    agent_runner.plain(KID, name="kid")
+    with traced.of(agent_runner.root):
+        await agent_runner.run("x", target="kid")
+    at = {event.kind: event.ts.timestamp() for event in agent_runner.events}
     chat, agent = traced.named("chat model"), traced.named("invoke_agent kid")
     spans = [(chat, "llm.request", "llm.response"), (agent, "run.started", "run.finished")]
     for span, began, ended in spans:
@@ -162,22 +164,24 @@ async def test_spans_have_the_times_of_their_events(stage: Stage, traced: Traced
         assert span.end_time / 1e9 == pytest.approx(at[ended], abs=1e-5)
 
 
-async def test_retries_are_inside_of_one_span(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
-    stage.models.script(Reply(status=503, error="busy", headers={"retry-after": "0"}), "well")
-    with traced.of(stage.root):
-        assert (await stage.run("x", target="kid")).status == "done"
+async def test_retries_are_inside_of_one_span(agent_runner: AgentRunner, traced: Traced) -> None:
+    agent_runner.plain(KID, name="kid")
+    agent_runner.models.script(Reply(status=503, error="busy", headers={"retry-after": "0"}), "well")
+    with traced.of(agent_runner.root):
+        assert (await agent_runner.run("x", target="kid")).status == "done"
     chat = traced.named("chat model")
     assert chat.status.is_ok
     assert [event.name for event in chat.events] == ["callboard.retry"]
     assert set(chat.events[0].attributes) == {"callboard.attempt", "callboard.wait"}
 
 
-async def test_a_model_that_answers_for_another_is_the_one_of_the_response(stage: Stage, traced: Traced) -> None:
-    stage.plain(f"{KID}\nmodel: [fake:model, fake:other]", name="kid")
-    stage.models.answer_with(lambda request: Reply(status=500) if request.json["model"] == "model" else "well")
-    with traced.of(stage.root):
-        assert (await stage.run("x", target="kid")).status == "done"
+async def test_a_model_that_answers_for_another_is_the_one_of_the_response(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
+    agent_runner.plain(f"{KID}\nmodel: [fake:model, fake:other]", name="kid")
+    agent_runner.models.answer_with(lambda request: Reply(status=500) if request.json["model"] == "model" else "well")
+    with traced.of(agent_runner.root):
+        assert (await agent_runner.run("x", target="kid")).status == "done"
     chat = traced.named("chat model")
     assert chat.status.is_ok
     assert chat.events[-1].name == "callboard.fallback"
@@ -186,9 +190,9 @@ async def test_a_model_that_answers_for_another_is_the_one_of_the_response(stage
 
 
 async def test_nodes_that_run_at_once_are_siblings_and_a_failure_is_told_where_it_was(
-    stage: Stage, traced: Traced
+    agent_runner: AgentRunner, traced: Traced
 ) -> None:
-    stage.agent(
+    agent_runner.agent(
         """
         start: fan
         initial_state: {ready: "yes"}
@@ -202,9 +206,9 @@ async def test_nodes_that_run_at_once_are_siblings_and_a_failure_is_told_where_i
         fan="echo '{}'",
         c="exit 3",
     )
-    stage.models.answer_with(lambda request: Reply(status=400, error="no") if request.prompt == "two" else "ok")
-    with traced.of(stage.root):
-        outcome = await stage.run("x")
+    agent_runner.models.answer_with(lambda request: Reply(status=400, error="no") if request.prompt == "two" else "ok")
+    with traced.of(agent_runner.root):
+        outcome = await agent_runner.run("x")
     parents = traced.parents()
     top = "invoke_workflow g"
     assert {parents[f"node {name}"] for name in "abc"} == {parents["node fan"]} == {top}
@@ -219,18 +223,18 @@ async def test_nodes_that_run_at_once_are_siblings_and_a_failure_is_told_where_i
     assert traced.named(top).status.is_ok == (outcome.status == "done")
 
 
-async def test_an_agent_in_a_graph_is_below_its_node(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
-    stage.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: go, next: z}\n  z: {type: end}")
-    stage.models.script(Reply(status=401, error="who are you"))
-    with traced.of(stage.root):
-        outcome = await stage.run("x")
+async def test_an_agent_in_a_graph_is_below_its_node(agent_runner: AgentRunner, traced: Traced) -> None:
+    agent_runner.plain(KID, name="kid")
+    agent_runner.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: go, next: z}\n  z: {type: end}")
+    agent_runner.models.script(Reply(status=401, error="who are you"))
+    with traced.of(agent_runner.root):
+        outcome = await agent_runner.run("x")
     assert outcome.error is not None
     assert traced.tree() == ["invoke_workflow g", "  node a", "    invoke_agent kid", "      chat model"]
     assert set(traced.errors().values()) == {outcome.error.code} == {"credentials"}
 
 
-async def test_a_workflow_with_a_subgraph_is_a_tree(stage: Stage, traced: Traced, tmp_path: Path) -> None:
+async def test_a_workflow_with_a_subgraph_is_a_tree(agent_runner: AgentRunner, traced: Traced, tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(
         textwrap.dedent(
@@ -262,8 +266,8 @@ async def test_a_workflow_with_a_subgraph_is_a_tree(stage: Stage, traced: Traced
             """
         )
     )
-    with traced.of(stage.root):
-        outcome = await stage.run("x", target=path)
+    with traced.of(agent_runner.root):
+        outcome = await agent_runner.run("x", target=path)
     assert outcome.status == "done", outcome.error
     assert [line for line in traced.tree() if "node" in line or "invoke" in line] == [
         "invoke_workflow w",
@@ -277,15 +281,15 @@ async def test_a_workflow_with_a_subgraph_is_a_tree(stage: Stage, traced: Traced
     assert [traced.parents()["chat model"]] == ["node I"]
 
 
-async def test_a_run_that_is_cancelled_closes_all_its_spans(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
-    stage.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: go, next: z}\n  z: {type: end}")
-    stage.models.script(Reply(hold=trio.Event()))
-    with traced.of(stage.root):
+async def test_a_run_that_is_cancelled_closes_all_its_spans(agent_runner: AgentRunner, traced: Traced) -> None:
+    agent_runner.plain(KID, name="kid")
+    agent_runner.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: go, next: z}\n  z: {type: end}")
+    agent_runner.models.script(Reply(hold=trio.Event()))
+    with traced.of(agent_runner.root):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.run, "x")
+            nursery.start_soon(agent_runner.run, "x")
             with trio.fail_after(60):
-                await stage.models.arrived(1)
+                await agent_runner.models.arrived(1)
             assert traced.spans == []
             nursery.cancel_scope.cancel()
     assert traced.tree() == ["invoke_workflow g", "  node a", "    invoke_agent kid", "      chat model"]
@@ -293,9 +297,11 @@ async def test_a_run_that_is_cancelled_closes_all_its_spans(stage: Stage, traced
     assert len(traced.errors()) == 4
 
 
-async def test_an_actor_that_is_killed_closes_its_spans_and_the_run_goes_on(stage: Stage, traced: Traced) -> None:
-    stage.plain(BOSS, name="boss")
-    stage.plain(KID, name="kid")
+async def test_an_actor_that_is_killed_closes_its_spans_and_the_run_goes_on(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
+    agent_runner.plain(BOSS, name="boss")
+    agent_runner.plain(KID, name="kid")
     held = trio.Event()
 
     def answer(request: Request) -> Reply | str:
@@ -308,14 +314,16 @@ async def test_an_actor_that_is_killed_closes_its_spans_and_the_run_goes_on(stag
             return Reply(calls=[("agent__cancel", {"id": id})])
         return "done without it"
 
-    stage.models.answer_with(answer)
-    with traced.of(stage.root):
-        assert (await stage.run("x", target="boss")).status == "done"
+    agent_runner.models.answer_with(answer)
+    with traced.of(agent_runner.root):
+        assert (await agent_runner.run("x", target="boss")).status == "done"
     assert traced.errors()["invoke_agent kid"] == "cancelled"
     assert traced.named("invoke_agent boss").status.is_ok
 
 
-async def test_nothing_of_a_run_stays_behind(stage: Stage, traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_of_a_run_stays_behind(
+    agent_runner: AgentRunner, traced: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listeners: list[Listener] = []
 
     class Kept(Listener):
@@ -324,43 +332,47 @@ async def test_nothing_of_a_run_stays_behind(stage: Stage, traced: Traced, monke
             listeners.append(self)
 
     monkeypatch.setattr("callboard.actors.front.telemetry.spans.Listener", Kept)
-    stage.plain(KID, name="kid")
-    with traced.of(stage.root):
+    agent_runner.plain(KID, name="kid")
+    with traced.of(agent_runner.root):
         for _ in range(3):
-            await stage.run("x", target="kid")
+            await agent_runner.run("x", target="kid")
             assert listeners[0].under_way == 0
-        stage.models.script(Reply(hold=trio.Event()))
+        agent_runner.models.script(Reply(hold=trio.Event()))
         with trio.move_on_after(0.1):
-            await stage.run("x", target="kid")
+            await agent_runner.run("x", target="kid")
         assert listeners[0].under_way == 0
 
 
-async def test_runs_under_way_when_nobody_listens_any_more_are_closed(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
+async def test_runs_under_way_when_nobody_listens_any_more_are_closed(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
+    agent_runner.plain(KID, name="kid")
     held = trio.Event()
-    stage.models.script(Reply("late", hold=held))
+    agent_runner.models.script(Reply("late", hold=held))
     async with trio.open_nursery() as nursery:
-        with traced.of(stage.root):
-            nursery.start_soon(stage.run, "x", "kid")
+        with traced.of(agent_runner.root):
+            nursery.start_soon(agent_runner.run, "x", "kid")
             with trio.fail_after(60):
-                await stage.models.arrived(1)
+                await agent_runner.models.arrived(1)
         assert traced.tree() == ["invoke_agent kid", "  chat model"]
         held.set()
-    assert stage.events[-1].kind == "run.finished"
+    assert agent_runner.events[-1].kind == "run.finished"
 
 
-async def test_a_run_inside_of_a_span_of_the_programs_own_is_its_child(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
-    with traced.of(stage.root), traced.tracers.get_tracer("mine").start_as_current_span("mine"):
-        await stage.run("x", target="kid")
+async def test_a_run_inside_of_a_span_of_the_programs_own_is_its_child(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
+    agent_runner.plain(KID, name="kid")
+    with traced.of(agent_runner.root), traced.tracers.get_tracer("mine").start_as_current_span("mine"):
+        await agent_runner.run("x", target="kid")
     assert traced.parents()["invoke_agent kid"] == "mine"
 
 
 async def test_a_run_of_an_asyncio_program_is_the_child_of_its_span_and_its_tools_are_in_it(
-    stage: Stage, traced: Traced
+    agent_runner: AgentRunner, traced: Traced
 ) -> None:
-    stage.plain(KID, name="kid")
-    stage.models.script(Reply(calls=[("look", {})]), "done")
+    agent_runner.plain(KID, name="kid")
+    agent_runner.models.script(Reply(calls=[("look", {})]), "done")
     tracer = traced.tracers.get_tracer("mine")
 
     async def look() -> None:
@@ -370,7 +382,7 @@ async def test_a_run_of_an_asyncio_program_is_the_child_of_its_span_and_its_tool
             pass
 
     async def main() -> None:
-        async with callboard.Root(config_dir=stage.config_dir) as root:
+        async with callboard.Root(config_dir=agent_runner.config_dir) as root:
             with traced.of(root), tracer.start_as_current_span("mine"):
                 await root.run("kid", "x", tools=[look])
 
@@ -379,7 +391,7 @@ async def test_a_run_of_an_asyncio_program_is_the_child_of_its_span_and_its_tool
     assert traced.parents()["looked"] == "execute_tool look"
 
 
-async def test_what_tools_and_models_do_is_below_their_spans(stage: Stage, traced: Traced) -> None:
+async def test_what_tools_and_models_do_is_below_their_spans(agent_runner: AgentRunner, traced: Traced) -> None:
     """Of async tools, plain tools in threads, child runs, runs of their own, and models made in Python."""
     tracer = traced.tracers.get_tracer("mine")
     kid = callboard.Agent(name="kid", instructions="kid", model=ScriptedModel(["kid"] * 2, name="lab:kid"))
@@ -406,11 +418,11 @@ async def test_what_tools_and_models_do_is_below_their_spans(stage: Stage, trace
         return (await ctx.run(kid, "child")).final
 
     async def other() -> str:
-        return (await stage.root.run(kid, "other", id="run-other")).final
+        return (await agent_runner.root.run(kid, "other", id="run-other")).final
 
     boss = callboard.Agent(name="boss", instructions="boss", model=Model(), tools=[quick, plain, child, other])
-    with traced.of(stage.root):
-        assert (await stage.root.run(boss, "go")).final == "done"
+    with traced.of(agent_runner.root):
+        assert (await agent_runner.root.run(boss, "go")).final == "done"
     parents = traced.parents()
     assert parents["http get"] == "execute_tool quick"
     assert parents["query"] == "execute_tool plain"
@@ -420,68 +432,72 @@ async def test_what_tools_and_models_do_is_below_their_spans(stage: Stage, trace
     assert not get_current_span().get_span_context().is_valid
 
 
-async def test_a_run_continues_the_trace_of_the_request_that_asked_for_it(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
+async def test_a_run_continues_the_trace_of_the_request_that_asked_for_it(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
+    agent_runner.plain(KID, name="kid")
     trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
     async def request() -> None:
         continue_trace({"traceparent": f"00-{trace_id}-{span_id}-01"})
-        await stage.run("x", target="kid")
+        await agent_runner.run("x", target="kid")
 
-    with traced.of(stage.root):
+    with traced.of(agent_runner.root):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(request)
-        await stage.run("x", target="kid")
+        await agent_runner.run("x", target="kid")
     first, second = (span for span in traced.spans if span.name == "invoke_agent kid")
     assert first.parent is not None
     assert (f"{first.context.trace_id:032x}", f"{first.parent.span_id:016x}") == (trace_id, span_id)
     assert second.parent is None  # the next request has nothing to do with it
 
 
-async def test_nonsense_in_the_header_is_no_trace(stage: Stage, traced: Traced) -> None:
-    stage.plain(KID, name="kid")
+async def test_nonsense_in_the_header_is_no_trace(agent_runner: AgentRunner, traced: Traced) -> None:
+    agent_runner.plain(KID, name="kid")
 
     async def request() -> None:
         continue_trace({"traceparent": "00-zz-\r\n", "tracestate": "=" * 9000})
-        await stage.run("x", target="kid")
+        await agent_runner.run("x", target="kid")
 
-    with traced.of(stage.root):
+    with traced.of(agent_runner.root):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(request)
     assert traced.named("invoke_agent kid").parent is None
 
 
-async def test_the_conversation_is_the_session(stage: Stage, traced: Traced) -> None:
+async def test_the_conversation_is_the_session(agent_runner: AgentRunner, traced: Traced) -> None:
     from callboard.actors.runs.session_run import say
 
-    stage.plain(KID, name="kid")
-    with traced.of(stage.root):
+    agent_runner.plain(KID, name="kid")
+    with traced.of(agent_runner.root):
         for _ in range(2):
-            await say(stage.root, None, "notes", RunRequest(prompt="x"), agent="kid")
-        outcome = await stage.run("x", target="kid")
+            await say(agent_runner.root, None, "notes", RunRequest(prompt="x"), agent="kid")
+        outcome = await agent_runner.run("x", target="kid")
     assert [span.attributes["gen_ai.conversation.id"] for span in traced.spans][-1] == outcome.run_id
     traced.forget(outcome.run_id)
     found = {span.attributes["gen_ai.conversation.id"] for span in traced.spans if span.name.startswith("invoke")}
-    assert found == {str(stage.root.sessions.store.resolve_alias("notes", "kid"))}
+    assert found == {str(agent_runner.root.sessions.store.resolve_alias("notes", "kid"))}
 
 
-async def test_questions_are_events_on_the_span_that_waits(stage: Stage, traced: Traced) -> None:
-    stage.agent("start: a\nnodes:\n  a: {type: input, question: How is it?, key: said, next: z}\n  z: {type: end}")
-    with traced.of(stage.root):
-        await stage.run("x", answers=["fine"])
+async def test_questions_are_events_on_the_span_that_waits(agent_runner: AgentRunner, traced: Traced) -> None:
+    agent_runner.agent(
+        "start: a\nnodes:\n  a: {type: input, question: How is it?, key: said, next: z}\n  z: {type: end}"
+    )
+    with traced.of(agent_runner.root):
+        await agent_runner.run("x", answers=["fine"])
     events = [event.name for event in traced.named("node a").events]
     assert events == ["callboard.question.asked", "callboard.question.answered"]
 
 
-async def test_a_tool_called_by_hand_is_no_run(stage: Stage, traced: Traced) -> None:
-    stream = stage.root.bus.open("call-1")
+async def test_a_tool_called_by_hand_is_no_run(agent_runner: AgentRunner, traced: Traced) -> None:
+    stream = agent_runner.root.bus.open("call-1")
     heard: list[Event] = []
 
     async def body(me: object) -> None:
         return None
 
-    with traced.of(stage.root), stream.listen(heard.append):
-        await stage.root.kernel.spawn(body, stream=stream).wait()
+    with traced.of(agent_runner.root), stream.listen(heard.append):
+        await agent_runner.root.kernel.spawn(body, stream=stream).wait()
     assert heard
     assert traced.spans == []
 
@@ -491,13 +507,15 @@ def test_a_program_without_a_root_is_told_what_is_missing(traced: Traced) -> Non
         pass
 
 
-async def test_a_run_that_went_on_over_a_failure_is_a_span_with_an_error(stage: Stage, traced: Traced) -> None:
+async def test_a_run_that_went_on_over_a_failure_is_a_span_with_an_error(
+    agent_runner: AgentRunner, traced: Traced
+) -> None:
     text = "start: a\nnodes:\n  a: {type: llm, prompt: p, max_attempts: 1, next: b}\n  b: {type: end}\n"
-    stage.agent(text, name="kid")
-    stage.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: p, next: b}\n  b: {type: end}\n")
-    stage.models.answer_with(lambda _: Reply(status=404, error="no such model"))
-    with traced.of(stage.root):
-        outcome = await stage.run()
+    agent_runner.agent(text, name="kid")
+    agent_runner.agent("start: a\nnodes:\n  a: {type: agent, agent: kid, prompt: p, next: b}\n  b: {type: end}\n")
+    agent_runner.models.answer_with(lambda _: Reply(status=404, error="no such model"))
+    with traced.of(agent_runner.root):
+        outcome = await agent_runner.run()
     assert outcome.status == "failed"
     errors = traced.errors()
     assert errors["invoke_workflow g"] == errors["invoke_workflow kid"] == "model"

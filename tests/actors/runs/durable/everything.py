@@ -111,7 +111,7 @@ def answer(world: Path) -> Any:
     return say
 
 
-class House:
+class KilledRun:
     """Where it is played: directories, a model, and programs that are killed."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:

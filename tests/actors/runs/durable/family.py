@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from everything import DO
-from played_agents import HANGS, AgentsHouse, Call, Played, Said, plain
+from played_agents import HANGS, Call, KilledAgents, Played, Said, plain
 from support.fake_models import FakeModels
 
 from callboard.protocol.journal import Intends, MessageRow
@@ -142,7 +142,7 @@ AGENTS = {
 }
 
 
-class FamilyHouse(AgentsHouse):
+class KilledFamily(KilledAgents):
     """Where they are played."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from everything import House
+from everything import KilledRun
 from support.fake_models import FakeModels, Reply, Request
 
 FLOW = """
@@ -223,7 +223,7 @@ def write(place: Path, world: Path, *, flow: str = FLOW, attached: bool = True) 
         (directory / "ours.py").write_text(told + code)
 
 
-class FlowHouse(House):
+class KilledWorkflow(KilledRun):
     """Where the workflow is played."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:

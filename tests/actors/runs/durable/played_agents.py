@@ -1,4 +1,4 @@
-"""Agents whose models are functions of what has become of their calls so far, and a house to play and kill them in.
+"""Agents whose models are functions of the results of their calls, and a program that executes and kills them.
 
     def boss(said, prompt):
         if not said.calls:
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from everything import DO, House
+from everything import DO, KilledRun
 from support.fake_models import FakeModels, Reply, Request
 
 from callboard.protocol.journal import MessageRow
@@ -92,7 +92,7 @@ class Played:
         self.config = config
 
 
-class AgentsHouse(House):
+class KilledAgents(KilledRun):
     """Where agents are played."""
 
     def __init__(self, home: Path, models: FakeModels, agents: dict[str, Played], **order: Any) -> None:

@@ -12,7 +12,7 @@ from support.messages import has_message
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from played_agents import AgentsHouse, Call, Played, Said, children, plain
+from played_agents import Call, KilledAgents, Played, Said, children, plain
 from test_kills import some
 
 # --- twenty at once ---------------------------------------------------------------------------------------------
@@ -36,14 +36,14 @@ def worker(said: Said, prompt: str) -> list[Call] | str:
 @pytest.mark.parametrize("row", some("twenty", list(range(20, 160, 5)), 2))
 async def test_twenty_children_of_one_turn_are_done_once_each(tmp_path: Path, fake_model: FakeModels, row: int) -> None:
     agents = {"many": Played(many, can_spawn_agents=True, max_concurrent_agents=20), "worker": Played(worker)}
-    house = AgentsHouse(tmp_path, fake_model, agents)
-    said = await house.play(kill=row)
-    known, before = house.answered(), len(house.marks)
-    said = said or await house.play(resume=True)
+    killed_agents = KilledAgents(tmp_path, fake_model, agents)
+    said = await killed_agents.play(kill=row)
+    known, before = killed_agents.answered(), len(killed_agents.marks)
+    said = said or await killed_agents.play(resume=True)
     assert said is not None
     assert plain(said["output"]) == ", ".join(f"{name} begins / {name} done" for name in TWENTY)
-    assert not known & set(house.marks[before:])
-    assert set(house.effects.values()) <= {1}
+    assert not known & set(killed_agents.marks[before:])
+    assert set(killed_agents.effects.values()) <= {1}
     assert [each["status"] for each in said["children"]] == ["completed"] * 20
 
 
@@ -86,7 +86,7 @@ async def test_a_parent_that_ends_ends_its_children_and_keeps_what_they_said(
     tmp_path: Path, fake_model: FakeModels, row: int
 ) -> None:
     agents = {"goes": Played(goes, can_spawn_agents=True), "asks": Played(asks)}
-    await _killed_and_gone_on(AgentsHouse(tmp_path, fake_model, agents), row, "gone", [ASKS])
+    await _killed_and_gone_on(KilledAgents(tmp_path, fake_model, agents), row, "gone", [ASKS])
 
 
 @pytest.mark.parametrize("row", some("cancels", list(range(1, 30)), 3))
@@ -99,16 +99,16 @@ async def test_a_cancelled_child_ends_its_own_and_keeps_what_both_said(
         "asks": Played(asks),
     }
     wanted = [["between", "cancelled", "between begins", [ASKS]]]
-    await _killed_and_gone_on(AgentsHouse(tmp_path, fake_model, agents), row, "cancelled", wanted)
+    await _killed_and_gone_on(KilledAgents(tmp_path, fake_model, agents), row, "cancelled", wanted)
 
 
-async def _killed_and_gone_on(house: AgentsHouse, row: int, output: str, wanted: list[Any]) -> None:
-    said = await house.play(kill=row) or await house.play(resume=True)
+async def _killed_and_gone_on(killed_agents: KilledAgents, row: int, output: str, wanted: list[Any]) -> None:
+    said = await killed_agents.play(kill=row) or await killed_agents.play(resume=True)
     assert said is not None
     assert said["error"] is None
     assert plain(said["output"]) == output
     assert children(said["children"]) == wanted
-    assert set(house.effects.values()) <= {1}
+    assert set(killed_agents.effects.values()) <= {1}
 
 
 # --- limits, and what is gone -----------------------------------------------------------------------------------
@@ -126,50 +126,50 @@ def thrifty(said: Said, _: str) -> list[Call] | str:
 
 
 @pytest.fixture
-def thrifty_house(tmp_path: Path, fake_model: FakeModels) -> AgentsHouse:
+def agents_with_limit(tmp_path: Path, fake_model: FakeModels) -> KilledAgents:
     agents = {"collects": Played(collects, can_spawn_agents=True), "thrifty": Played(thrifty, limits={"max_turns": 3})}
-    return AgentsHouse(tmp_path, fake_model, agents)
+    return KilledAgents(tmp_path, fake_model, agents)
 
 
-async def test_a_childs_own_limits_count_what_it_had_used(thrifty_house: AgentsHouse) -> None:
-    thrifty_house.kill_in("t1")
-    assert await thrifty_house.play() is None
-    said = await thrifty_house.play(resume=True)
+async def test_a_childs_own_limits_count_what_it_had_used(agents_with_limit: KilledAgents) -> None:
+    agents_with_limit.kill_in("t1")
+    assert await agents_with_limit.play() is None
+    said = await agents_with_limit.play(resume=True)
     assert said is not None
     assert has_message(
         said["output"], "work.spending.accounts.Account.check_own", name="…agent 'thrifty'", turns="3 model turns"
     )
-    assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
+    assert agents_with_limit.effects == {"t0": 1, "t1": 1, "t2": 1}
 
 
-async def test_a_child_whose_agent_is_gone_goes_on_as_it_was(thrifty_house: AgentsHouse, tmp_path: Path) -> None:
-    thrifty_house.kill_in("t1")
-    assert await thrifty_house.play() is None
+async def test_a_child_whose_agent_is_gone_goes_on_as_it_was(agents_with_limit: KilledAgents, tmp_path: Path) -> None:
+    agents_with_limit.kill_in("t1")
+    assert await agents_with_limit.play() is None
     (tmp_path / "config" / "agents" / "thrifty").rename(tmp_path / "away")
-    said = await thrifty_house.play(resume=True)
+    said = await agents_with_limit.play(resume=True)
     assert said is not None
     assert has_message(
         said["output"], "work.spending.accounts.Account.check_own", name="…agent 'thrifty'", turns="3 model turns"
     )
-    assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
+    assert agents_with_limit.effects == {"t0": 1, "t1": 1, "t2": 1}
 
 
 async def test_a_run_whose_child_is_gone_is_refused_with_todays_files_and_goes_on_with_its_own(
-    thrifty_house: AgentsHouse, tmp_path: Path
+    agents_with_limit: KilledAgents, tmp_path: Path
 ) -> None:
-    thrifty_house.kill_in("t1")
-    assert await thrifty_house.play() is None
+    agents_with_limit.kill_in("t1")
+    assert await agents_with_limit.play() is None
     (tmp_path / "config" / "agents" / "thrifty").rename(tmp_path / "away")
-    rows = len(thrifty_house.rows())
-    said = await thrifty_house.play(resume=True, with_changes=True)
+    rows = len(agents_with_limit.rows())
+    said = await agents_with_limit.play(resume=True, with_changes=True)
     assert said is not None
     assert said["error"]["code"] == "cannot_go_on"
     assert has_message(said["error"]["message"], "work.agent.children.Children._forget", id="agent_thrifty_…")
     assert has_message(said["error"]["message"], "runs.begin.ChildAgentRunner.unknown.2", name="thrifty")
-    assert len(thrifty_house.rows()) <= rows + 2  # that it was tried, with which files
-    said = await thrifty_house.play(resume=True)
+    assert len(agents_with_limit.rows()) <= rows + 2  # that it was tried, with which files
+    said = await agents_with_limit.play(resume=True)
     assert said is not None
     assert has_message(
         said["output"], "work.spending.accounts.Account.check_own", name="…agent 'thrifty'", turns="3 model turns"
     )
-    assert thrifty_house.effects == {"t0": 1, "t1": 1, "t2": 1}
+    assert agents_with_limit.effects == {"t0": 1, "t1": 1, "t2": 1}

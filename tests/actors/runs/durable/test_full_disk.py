@@ -13,7 +13,7 @@ from support.fake_models import FakeModels
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from everything import EFFECTS, House
+from everything import EFFECTS, KilledRun
 from test_kills import ROWS, check_end, some
 
 SIZE = "8m"
@@ -37,11 +37,11 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 async def test_full_at_any_row_it_goes_on_when_there_is_room_and_loses_and_repeats_nothing(
     disk: Path, tmp_path: Path, fake_model: FakeModels, row: int
 ) -> None:
-    house = House(tmp_path, fake_model)
+    killed_run = KilledRun(tmp_path, fake_model)
     told = tmp_path / "told"
-    said = await house.play(full=row, disk=str(disk), world=str(house.world), told=str(told))
+    said = await killed_run.play(full=row, disk=str(disk), world=str(killed_run.world), told=str(told))
     check_end(said)
-    assert len(house.rows()) == ROWS
-    assert house.effects == dict.fromkeys(EFFECTS, 1)
+    assert len(killed_run.rows()) == ROWS
+    assert killed_run.effects == dict.fromkeys(EFFECTS, 1)
     done, about_to_be = map(int, told.read_text().split())
     assert done <= about_to_be, "no effect begins that is not on the disk"

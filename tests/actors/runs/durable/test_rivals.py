@@ -14,7 +14,7 @@ from support.waiting import until
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from everything import DO, House
+from everything import DO, KilledRun
 from lives import Lives
 
 import callboard
@@ -39,7 +39,7 @@ def check_strict(messages: list[dict[str, Any]]) -> None:
     assert not waiting
 
 
-class Clerk(House):
+class Clerk(KilledRun):
     """An agent that does one thing to the world when it is asked to work, in a session."""
 
     def write(self, config: Path) -> None:
@@ -120,15 +120,15 @@ async def test_3_a_client_that_goes_amid_a_call_leaves_a_session_that_a_strict_p
         return Reply(text="said")
 
     fake_model.answer_with(answer)
-    async with serve(permissions={"execute_command": "allow"}) as house:
-        house.stage.plain(CLERK.replace("name: clerk\n", ""), name="clerk")
-        session = (await house.post("/v1/sessions", {"agent": "clerk"}, 201))["id"]
+    async with serve(permissions={"execute_command": "allow"}) as api_server:
+        api_server.agent_runner.plain(CLERK.replace("name: clerk\n", ""), name="clerk")
+        session = (await api_server.post("/v1/sessions", {"agent": "clerk"}, 201))["id"]
         where = f"/v1/sessions/{session}"
         headers = {"accept": "text/event-stream"}
-        async with house.client.stream("POST", f"{where}/completions", json={"prompt": "work"}, headers=headers):
+        async with api_server.client.stream("POST", f"{where}/completions", json={"prompt": "work"}, headers=headers):
             await until(lambda: (tmp_path / "began").exists(), 60)
         go_on.touch()
-        reply = await house.post(f"{where}/completions", {"prompt": "and now?"})
+        reply = await api_server.post(f"{where}/completions", {"prompt": "and now?"})
     assert "said" in json.dumps(reply)
     check_strict(fake_model.requests[-1].json["messages"])
 

@@ -45,7 +45,7 @@ def say(request: Request) -> Reply:
     return Reply(text=f"<{prompt}>")
 
 
-class Desk:
+class KilledTurns:
     """Where turns are played by programs that are killed."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:
@@ -91,8 +91,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, fake_model: FakeModels) -> Desk:
-    return Desk(tmp_path, fake_model)
+def killed_turns(tmp_path: Path, fake_model: FakeModels) -> KilledTurns:
+    return KilledTurns(tmp_path, fake_model)
 
 
 ROWS = {"": 4, "clerk": 7, "g": 6}
@@ -115,42 +115,42 @@ def cases() -> list[Any]:
 @pytest.mark.parametrize(("target", "kill"), cases())
 @pytest.mark.sample(2)
 async def test_killed_at_any_row_or_once_the_file_is_written_a_turn_goes_on_and_is_there_once(
-    desk: Desk, target: str, kill: int | str
+    killed_turns: KilledTurns, target: str, kill: int | str
 ) -> None:
     agent, prompt = target or None, PROMPTS[target]
-    assert (await desk.play(target=target, prompt="first")) is not None
-    before = desk.said(agent)
-    assert await desk.play(target=target, prompt=prompt, kill=kill) is None
-    assert len(desk.interrupted) == 1
-    outcome = await desk.play(resume=True)
+    assert (await killed_turns.play(target=target, prompt="first")) is not None
+    before = killed_turns.said(agent)
+    assert await killed_turns.play(target=target, prompt=prompt, kill=kill) is None
+    assert len(killed_turns.interrupted) == 1
+    outcome = await killed_turns.play(resume=True)
     assert outcome is not None
     assert outcome.get("error") is None
     assert outcome["output"] == ANSWERS[target]
-    said = desk.said(agent)
+    said = killed_turns.said(agent)
     assert said[: len(before)] == before
     assert [text for role, text in said if role == "user"][-1] == prompt
     assert said[-1] == ("assistant", ANSWERS[target])
     assert sum(text == prompt for _, text in said) == 1
-    assert desk.interrupted == []
-    assert await desk.play(target=target, prompt="third") is not None
-    assert desk.said(agent)[-2] == ("user", "third")
+    assert killed_turns.interrupted == []
+    assert await killed_turns.play(target=target, prompt="third") is not None
+    assert killed_turns.said(agent)[-2] == ("user", "third")
 
 
-async def test_a_session_that_others_have_gone_on_with_gets_the_turn_behind_theirs(desk: Desk) -> None:
-    assert await desk.play(target="clerk", prompt="first") is not None
-    assert await desk.play(target="clerk", prompt="work", kill=4) is None
-    assert await desk.play(target="clerk", prompt="between") is not None
-    assert (await desk.play(resume=True) or {})["output"] == "<work>"
-    asked = [text for role, text in desk.said("clerk") if role == "user"]
+async def test_a_session_that_others_have_gone_on_with_gets_the_turn_behind_theirs(killed_turns: KilledTurns) -> None:
+    assert await killed_turns.play(target="clerk", prompt="first") is not None
+    assert await killed_turns.play(target="clerk", prompt="work", kill=4) is None
+    assert await killed_turns.play(target="clerk", prompt="between") is not None
+    assert (await killed_turns.play(resume=True) or {})["output"] == "<work>"
+    asked = [text for role, text in killed_turns.said("clerk") if role == "user"]
     assert asked == ["first", "between", "work"]
-    assert desk.session("clerk").compressed_messages == []
+    assert killed_turns.session("clerk").compressed_messages == []
 
 
-async def test_a_turn_of_a_session_that_was_deleted_says_so_and_stays(desk: Desk) -> None:
-    assert await desk.play(prompt="hello", kill=2) is None
-    store = SessionStore(desk._config)
+async def test_a_turn_of_a_session_that_was_deleted_says_so_and_stays(killed_turns: KilledTurns) -> None:
+    assert await killed_turns.play(prompt="hello", kill=2) is None
+    store = SessionStore(killed_turns._config)
     id = store.resolve_alias("bridges", None)
     assert id is not None
     store.delete(id)
-    assert has_message((await desk.play(resume=True) or {})["error"], "runs.durable.resumed_turn")
-    assert len(desk.interrupted) == 1
+    assert has_message((await killed_turns.play(resume=True) or {})["error"], "runs.durable.resumed_turn")
+    assert len(killed_turns.interrupted) == 1

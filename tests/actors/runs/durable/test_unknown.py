@@ -22,7 +22,7 @@ from callboard.protocol.kernel.questions import Question
 CALLING = Path(__file__).with_name("calling.py")
 
 
-class Desk:
+class KilledProgram:
     """Where the program of `calling` is played, killed, and gone on with."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:
@@ -58,8 +58,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, fake_model: FakeModels) -> Desk:
-    return Desk(tmp_path, fake_model)
+def killed_program(tmp_path: Path, fake_model: FakeModels) -> KilledProgram:
+    return KilledProgram(tmp_path, fake_model)
 
 
 @pytest.mark.parametrize(
@@ -78,44 +78,44 @@ def desk(tmp_path: Path, fake_model: FakeModels) -> Desk:
 )
 @pytest.mark.sample(3)
 async def test_a_call_is_made_again_or_told_as_its_tool_and_the_run_say(
-    desk: Desk, effect: str | None, then: str | None, now: str | None, times: int, read: str
+    killed_program: KilledProgram, effect: str | None, then: str | None, now: str | None, times: int, read: str
 ) -> None:
-    assert await desk.play(effect=effect, then=then) is None
-    said = await desk.play(effect=effect, now=now, resume=True)
+    assert await killed_program.play(effect=effect, then=then) is None
+    said = await killed_program.play(effect=effect, now=now, resume=True)
     assert said == {"output": "over", "status": "done", "error": None}
-    assert len(desk.done) == times
-    assert read in desk.read
+    assert len(killed_program.done) == times
+    assert read in killed_program.read
 
 
-async def test_where_the_run_wants_it_the_agent_fails(desk: Desk) -> None:
-    assert await desk.play() is None
-    said = await desk.play(now="fail", resume=True)
+async def test_where_the_run_wants_it_the_agent_fails(killed_program: KilledProgram) -> None:
+    assert await killed_program.play() is None
+    said = await killed_program.play(now="fail", resume=True)
     assert said is not None
     assert (said["status"], said["error"]) == ("failed", "unknown_outcome")
-    assert desk.done == ["once"]
+    assert killed_program.done == ["once"]
 
 
-async def test_where_a_person_is_to_be_asked_and_none_is_there_the_agent_fails(desk: Desk) -> None:
-    assert await desk.play(then="ask") is None
-    said = await desk.play(resume=True)
+async def test_where_a_person_is_to_be_asked_and_none_is_there_the_agent_fails(killed_program: KilledProgram) -> None:
+    assert await killed_program.play(then="ask") is None
+    said = await killed_program.play(resume=True)
     assert said is not None
     assert said["error"] == "unknown_outcome"
-    assert desk.done == ["once"]
+    assert killed_program.done == ["once"]
 
 
 async def test_a_keyed_call_has_the_same_key_however_often_it_is_made_and_its_model_knows_nothing_of_it(
-    desk: Desk,
+    killed_program: KilledProgram,
 ) -> None:
     for resume in (False, True, True):
-        assert await desk.play(effect="keyed", kills=3, resume=resume) is None
-    assert (await desk.play(effect="keyed", kills=3, resume=True)) is not None
-    assert len(desk.done) == 4
-    assert len(set(desk.done)) == 1
-    assert b"call_key" not in desk.models.requests[0].body
+        assert await killed_program.play(effect="keyed", kills=3, resume=resume) is None
+    assert (await killed_program.play(effect="keyed", kills=3, resume=True)) is not None
+    assert len(killed_program.done) == 4
+    assert len(set(killed_program.done)) == 1
+    assert b"call_key" not in killed_program.models.requests[0].body
 
 
-async def test_a_run_with_functions_does_not_go_on_without_them(desk: Desk, tmp_path: Path) -> None:
-    assert await desk.play() is None
+async def test_a_run_with_functions_does_not_go_on_without_them(killed_program: KilledProgram, tmp_path: Path) -> None:
+    assert await killed_program.play() is None
     program = await trio.run_process(
         [*CALLBOARD, "resume"],
         env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")},
@@ -125,7 +125,7 @@ async def test_a_run_with_functions_does_not_go_on_without_them(desk: Desk, tmp_
     )
     assert program.returncode != 0
     assert b"callboard.resume('run-1', tools=[...])" in program.stderr
-    assert (await desk.play(resume=True)) is not None
+    assert (await killed_program.play(resume=True)) is not None
 
 
 SCRIPT = """

@@ -14,8 +14,8 @@ from typing import Any
 import everything
 import family
 import flow
-from everything import House
-from family import FamilyHouse
+from everything import KilledRun
+from family import KilledFamily
 from support.fake_models import FakeModels, Reply, Request
 
 from callboard.actors.runs.sessions.store import SessionStore
@@ -46,7 +46,7 @@ CALLS = {*everything.CALLS, *family.EFFECTS, "make_file", FLOW_HELPER}
 """Effects that a model has called for."""
 
 
-class WholeHouse(FamilyHouse):
+class KilledWholeRun(KilledFamily):
     """Where it is played."""
 
     def __init__(self, home: Path, models: FakeModels) -> None:
@@ -54,7 +54,7 @@ class WholeHouse(FamilyHouse):
         super().__init__(home, models)
 
     def write(self, config: Path) -> None:
-        House.write(self, config)
+        KilledRun.write(self, config)
         super().write(config)
         flow.write(self._flow, self.world, flow=FLOW, attached=False)
         agents = config / "agents"

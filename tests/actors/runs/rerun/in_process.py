@@ -27,7 +27,7 @@ from callboard.supervisors.escalation import remembers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 
-from everything import House
+from everything import KilledRun
 from playing import Person
 
 LEFT_OUT = {"heard", "plan", "record", "_plan", "_node", "_talk", "_reach", "_tools", "_unlisted", "_checks"}
@@ -38,14 +38,14 @@ SEEDS = range(10)
 """Of trio's scheduler."""
 
 
-async def again(house: House, run: str = "run-1", **options: Any) -> tuple[Replayed, list[Event]]:
+async def again(killed_run: KilledRun, run: str = "run-1", **options: Any) -> tuple[Replayed, list[Event]]:
     """A replay, in a thread as under any other event loop; and its events."""
     events: list[Event] = []
-    play = partial(replay, run, config_dir=house.config, on_event=events.append, **options)
+    play = partial(replay, run, config_dir=killed_run.config, on_event=events.append, **options)
     return await trio.to_thread.run_sync(play), events
 
 
-async def again_in_any_order(house: House, run: str = "run-1") -> tuple[Replayed, list[Event]]:
+async def again_in_any_order(killed_run: KilledRun, run: str = "run-1") -> tuple[Replayed, list[Event]]:
     """Replays that have trio run its tasks in other orders, and are the same byte for byte: the last."""
     dice = trio._core._run._r
     before = dice.getstate()
@@ -53,7 +53,7 @@ async def again_in_any_order(house: House, run: str = "run-1") -> tuple[Replayed
     try:
         for seed in SEEDS:
             dice.seed(seed)
-            replayed, events = await again(house, run)
+            replayed, events = await again(killed_run, run)
             seen.add((b"\n".join(map(encode, events)), json.dumps(replayed.outcome.to_wire()), replayed.differences))
     finally:
         dice.setstate(before)
@@ -116,8 +116,8 @@ def state_of(thing: Any) -> Any:
     return copy.deepcopy(thing) if isinstance(thing, str | int | float | bytes | None) else repr(type(thing))
 
 
-class Town(House):
-    """A house in whose own process runs are played."""
+class InProcessRun(KilledRun):
+    """Runs that are executed in the process of the tests."""
 
     async def begin(self, run: str = "run-1") -> callboard.Outcome:
         """The great run, to its end."""

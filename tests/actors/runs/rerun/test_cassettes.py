@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 
 from everything import EFFECTS
-from flow import ANSWERS, FlowHouse
-from in_process import Person, Town
+from flow import ANSWERS, KilledWorkflow
+from in_process import InProcessRun, Person
 from support.messages import has_message, says
 
 AGENT = """
@@ -116,17 +116,17 @@ async def test_the_great_run_is_played_without_a_model_a_script_or_a_person(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOST", "0")
-    town, file = Town(tmp_path, fake_model), tmp_path / "great.jsonl"
-    async with callboard.Root(config_dir=town.config) as root:
-        with root.questions.attach(Person(root, str(town.log))):
+    in_process_run, file = InProcessRun(tmp_path, fake_model), tmp_path / "great.jsonl"
+    async with callboard.Root(config_dir=in_process_run.config) as root:
+        with root.questions.attach(Person(root, str(in_process_run.log))):
             recorded = await callboard.run("g", "hello", yes=True, record=file)
-    requests, asked = town.requests, len(town.asked)
-    played = await callboard.run("g", "hello", yes=True, replay=file, config_dir=town.config)
+    requests, asked = in_process_run.requests, len(in_process_run.asked)
+    played = await callboard.run("g", "hello", yes=True, replay=file, config_dir=in_process_run.config)
     assert (played.status, played.output, played.state) == ("done", recorded.output, recorded.state)
     assert (played.order, played.turns, played.tool_calls) == (recorded.order, recorded.turns, recorded.tool_calls)
     assert played.usage == recorded.usage
-    assert town.effects == dict.fromkeys(EFFECTS, 1)
-    assert (town.requests, len(town.asked)) == (requests, asked)
+    assert in_process_run.effects == dict.fromkeys(EFFECTS, 1)
+    assert (in_process_run.requests, len(in_process_run.asked)) == (requests, asked)
 
 
 async def test_paths_times_and_ids_of_one_machine_are_those_of_the_other(
@@ -396,26 +396,32 @@ async def test_a_workflow_is_played_without_its_programs_functions_or_memories(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOST", "0")
-    house, file = FlowHouse(tmp_path, fake_model), tmp_path / "flow.jsonl"
+    in_process_run, file = KilledWorkflow(tmp_path, fake_model), tmp_path / "flow.jsonl"
     outcomes, rest = [], {"yes": True, "answers": ANSWERS}
     for durable in (True, False):
         outcomes.append(
             await callboard.run(
-                house.flow, "hello", attach=[house.note], config_dir=house.config, record=file, durable=durable, **rest
+                in_process_run.flow,
+                "hello",
+                attach=[in_process_run.note],
+                config_dir=in_process_run.config,
+                record=file,
+                durable=durable,
+                **rest,
             )
         )
         assert outcomes[-1].status == "done"
-        effects, requests = house.effects, house.requests
+        effects, requests = in_process_run.effects, in_process_run.requests
         there = tmp_path / f"there-{durable}"
-        shutil.copytree(house.flow.parent, there / "flow")
+        shutil.copytree(in_process_run.flow.parent, there / "flow")
         monkeypatch.chdir(there)
         events: list[Event] = []
         played = await callboard.run(
-            "flow/flow.yaml", "hello", config_dir=house.config, replay=file, on_event=events.append, **rest
+            "flow/flow.yaml", "hello", config_dir=in_process_run.config, replay=file, on_event=events.append, **rest
         )
         assert (played.status, played.output) == ("done", outcomes[-1].output)
         assert (played.order, played.final_messages) == (outcomes[-1].order, outcomes[-1].final_messages)
-        assert (house.effects, house.requests) == (effects, requests)
+        assert (in_process_run.effects, in_process_run.requests) == (effects, requests)
         assert not [event for event in events if event.kind == "warning"]
 
 

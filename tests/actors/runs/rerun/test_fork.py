@@ -39,17 +39,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 
 from everything import EFFECTS
-from in_process import Person, Town, state_of, tapes
+from in_process import InProcessRun, Person, state_of, tapes
 from support.messages import has_message, says
 from support.second_decider import _Rows
 from test_kills import REQUESTS, ROWS
 
 
 @pytest.fixture
-def town(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Town:
+def in_process_run(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> InProcessRun:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOST", "0")
-    return Town(tmp_path, fake_model)
+    return InProcessRun(tmp_path, fake_model)
 
 
 def past(rows: list[Placed]) -> Any:
@@ -68,10 +68,10 @@ def begins(rows: list[Placed], number: int) -> bool:
     return isinstance(row, MessageRow) and type(row.message).__name__.endswith("Begun")
 
 
-async def test_at_each_row_its_deciders_are_where_those_of_the_run_were(town: Town) -> None:
+async def test_at_each_row_its_deciders_are_where_those_of_the_run_were(in_process_run: InProcessRun) -> None:
     with tapes() as made:
-        await town.begin()
-    rows = town.read()
+        await in_process_run.begin()
+    rows = in_process_run.read()
     of = {
         path: tape for tape in made for number in tape.states for path in [rows[number - 1][0]] if begins(rows, number)
     }
@@ -95,21 +95,21 @@ async def test_at_each_row_its_deciders_are_where_those_of_the_run_were(town: To
 
 @pytest.mark.parametrize("row", some("forks", list(range(1, ROWS + 1)), 3))
 async def test_played_from_any_row_it_comes_to_the_same_end_and_does_what_came_behind_again(
-    town: Town, row: int
+    in_process_run: InProcessRun, row: int
 ) -> None:
-    outcome = await town.begin()
-    rows, requests = town.read(), town.requests
+    outcome = await in_process_run.begin()
+    rows, requests = in_process_run.read(), in_process_run.requests
     again = [number for number in done_again(rows, row) if counted(rows[number - 1][1])]
-    forked = await town.fork(row, id="run-2")
+    forked = await in_process_run.fork(row, id="run-2")
     assert (forked.run_id, forked.status, forked.output) == ("run-2", outcome.status, outcome.output)
     assert (forked.order, forked.turns) == (outcome.order, outcome.turns)
-    assert sum(town.effects.values()) - len(EFFECTS) == len(again)
+    assert sum(in_process_run.effects.values()) - len(EFFECTS) == len(again)
     replies = sum(map(is_reply, rows[:row]))
-    assert town.requests - requests == REQUESTS - replies
-    assert [type(row).__name__ for _, row in town.read()] == [type(row).__name__ for _, row in rows]
-    began_with = began(town.read("run-2"))
+    assert in_process_run.requests - requests == REQUESTS - replies
+    assert [type(row).__name__ for _, row in in_process_run.read()] == [type(row).__name__ for _, row in rows]
+    began_with = began(in_process_run.read("run-2"))
     assert (began_with.forked_from, began_with.forked_at) == ("run-1", row)
-    asked = [each.question.id for _, each in town.read("run-2") if isinstance(each, Asked)]
+    asked = [each.question.id for _, each in in_process_run.read("run-2") if isinstance(each, Asked)]
     assert asked == [f"q-2-{number}" for number in range(1, len(asked) + 1)]
 
 
@@ -125,10 +125,10 @@ def is_reply(placed: Placed) -> bool:
     )
 
 
-async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(town: Town) -> None:
-    await town.begin()
-    rows = town.read()
-    nodes = nodes_of(rows, town.config)
+async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(in_process_run: InProcessRun) -> None:
+    await in_process_run.begin()
+    rows = in_process_run.read()
+    nodes = nodes_of(rows, in_process_run.config)
     at = {f"{each.node}#{each.visit}": each.row for each in nodes}
     assert list(at) == [
         *("first#1", "each#1", "tool#1", "shape#1", "name#1", "fan#1", "helper#1", "beside#1"),
@@ -149,9 +149,9 @@ async def test_a_place_is_a_row_a_visit_of_a_node_or_a_question(town: Town) -> N
             cut(rows, nowhere, nodes)
 
 
-async def test_why_a_run_can_t_go_on_behind_the_place_is_not_said_of_its_fork(town: Town) -> None:
-    await town.begin()
-    async with callboard.Root(config_dir=town.config) as root:
+async def test_why_a_run_can_t_go_on_behind_the_place_is_not_said_of_its_fork(in_process_run: InProcessRun) -> None:
+    await in_process_run.begin()
+    async with callboard.Root(config_dir=in_process_run.config) as root:
         fork = await read_fork(root, "run-1", 2)
     about = msgspec.structs.replace(decode_about(fork.about), spoilt="it has a socket", left=True, rows=9)
     fork = msgspec.structs.replace(fork, about=encode_about(about))
@@ -159,24 +159,28 @@ async def test_why_a_run_can_t_go_on_behind_the_place_is_not_said_of_its_fork(to
     assert (told.spoilt, told.left, told.rows, told.target) == ("", False, 0, about.target)
 
 
-async def test_what_is_done_again_is_told_beforehand(town: Town) -> None:
-    await town.begin()
-    async with callboard.Root(config_dir=town.config) as root:
+async def test_what_is_done_again_is_told_beforehand(in_process_run: InProcessRun) -> None:
+    await in_process_run.begin()
+    async with callboard.Root(config_dir=in_process_run.config) as root:
         assert (await read_fork(root, "run-1", "loop#2")).again == (
             "loop#2: the script 'loop.sh'",
             "turn#2: the script 'turn.sh'",
         )
-        assert (await read_fork(root, "run-1", len(town.read()))).again == ()
+        assert (await read_fork(root, "run-1", len(in_process_run.read()))).again == ()
         inside = next(
-            number for number, (path, row) in enumerate(town.read(), 1) if isinstance(row, Intends) and "/" in path
+            number
+            for number, (path, row) in enumerate(in_process_run.read(), 1)
+            if isinstance(row, Intends) and "/" in path
         )
         assert "each#1/item_script[0]: the script 'item.sh'" in (await read_fork(root, "run-1", inside)).again
         with pytest.raises(NotFound, match=says("runs.rerun.fork.stored_rows", run="run-9")):
             await read_fork(root, "run-9", 1)
 
 
-async def test_a_run_is_forked_while_it_goes_on_in_this_process_and_stays_as_it_is(town: Town) -> None:
-    async with callboard.Root(config_dir=town.config) as root:
+async def test_a_run_is_forked_while_it_goes_on_in_this_process_and_stays_as_it_is(
+    in_process_run: InProcessRun,
+) -> None:
+    async with callboard.Root(config_dir=in_process_run.config) as root:
         forked: list[callboard.Outcome] = []
 
         class Forker(Person):
@@ -195,7 +199,7 @@ async def test_a_run_is_forked_while_it_goes_on_in_this_process_and_stays_as_it_
         begun: list[str] = []
         waiting: list[callboard.Question] = []
         async with trio.open_nursery() as nursery:
-            with root.questions.attach(Forker(root, str(town.log))):
+            with root.questions.attach(Forker(root, str(in_process_run.log))):
                 outcome = await callboard.run("g", "hello", durable=True, id="run-1", yes=True)
     assert (forked[0].order[-4:], outcome.order[-4:]) == (
         ["loop", "ok", "turn", "done"],
@@ -204,63 +208,73 @@ async def test_a_run_is_forked_while_it_goes_on_in_this_process_and_stays_as_it_
     assert (forked[0].output[-1], outcome.output[-1]) == ("1", "2")
 
 
-async def test_a_run_of_another_process_is_forked_while_that_goes_on_and_after_it_was_killed(town: Town) -> None:
-    assert await town.play(kill=40) is None
-    forked = await town.fork("name#1", id="run-2")
+async def test_a_run_of_another_process_is_forked_while_that_goes_on_and_after_it_was_killed(
+    in_process_run: InProcessRun,
+) -> None:
+    assert await in_process_run.play(kill=40) is None
+    forked = await in_process_run.fork("name#1", id="run-2")
     assert forked.status == "done"
-    assert len(town.read()) == 40
-    said = await town.play(resume=True)
+    assert len(in_process_run.read()) == 40
+    said = await in_process_run.play(resume=True)
     assert said is not None
     assert said["output"] == forked.output
 
 
 class TestChanges:
-    async def test_a_state_that_is_set_is_what_nodes_begin_again_on(self, town: Town) -> None:
-        await town.begin()
-        forked = await town.fork("loop#2", state={"round": 7, "who": "Ann"}, id="run-2")
+    async def test_a_state_that_is_set_is_what_nodes_begin_again_on(self, in_process_run: InProcessRun) -> None:
+        await in_process_run.begin()
+        forked = await in_process_run.fork("loop#2", state={"round": 7, "who": "Ann"}, id="run-2")
         assert (forked.output[-1], "Ann" in forked.output, forked.state["who"]) == ("8", True, "Ann")
-        again = await self.fork_of_fork(town, len(town.read("run-2")) - 1)
+        again = await self.fork_of_fork(in_process_run, len(in_process_run.read("run-2")) - 1)
         assert again.output == forked.output
 
-    async def fork_of_fork(self, town: Town, at: int) -> callboard.Outcome:
-        async with callboard.Root(config_dir=town.config) as root:
-            with root.questions.attach(Person(root, str(town.log))):
+    async def fork_of_fork(self, in_process_run: InProcessRun, at: int) -> callboard.Outcome:
+        async with callboard.Root(config_dir=in_process_run.config) as root:
+            with root.questions.attach(Person(root, str(in_process_run.log))):
                 return await callboard.fork("run-2", at=at)
 
-    async def test_what_a_node_had_found_out_on_another_state_is_found_out_anew(self, town: Town) -> None:
-        await town.begin()
-        rows = town.read()
+    async def test_what_a_node_had_found_out_on_another_state_is_found_out_anew(
+        self, in_process_run: InProcessRun
+    ) -> None:
+        await in_process_run.begin()
+        rows = in_process_run.read()
         inside = max(number for number, (path, _) in enumerate(rows, 1) if path.startswith("2/"))
-        forked = await town.fork(inside - 3, state={"items": [8, 9]})
+        forked = await in_process_run.fork(inside - 3, state={"items": [8, 9]})
         assert '["<ITEM 8> 8","<ITEM 9> 9"]' in forked.output
 
-    async def test_a_question_that_was_open_is_answered_by_its_id_or_its_node(self, town: Town) -> None:
-        await town.begin()
+    async def test_a_question_that_was_open_is_answered_by_its_id_or_its_node(
+        self, in_process_run: InProcessRun
+    ) -> None:
+        await in_process_run.begin()
         for word in ("q-1-3", "ok"):
-            asked = len(town.asked)
-            forked = await town.fork("q-1-3", answers={word: "NO"})
+            asked = len(in_process_run.asked)
+            forked = await in_process_run.fork("q-1-3", answers={word: "NO"})
             assert forked.output[-1] == "1"
-            assert len(town.asked) == asked
+            assert len(in_process_run.asked) == asked
         answer = next(
-            row.answer for _, row in town.read(forked.run_id) if isinstance(row, Answered) and row.answer.by == "fork"
+            row.answer
+            for _, row in in_process_run.read(forked.run_id)
+            if isinstance(row, Answered) and row.answer.by == "fork"
         )
         assert (answer.question, answer.value) == (f"q-{forked.run_id.removeprefix('run-')}-3", "no")
         with pytest.raises(UsageError, match=says("runs.rerun.fork._answers", word="q-1-1", there="q-1-3")):
-            await town.fork("q-1-3", answers={"q-1-1": "no"})
+            await in_process_run.fork("q-1-3", answers={"q-1-1": "no"})
         with pytest.raises(UsageError, match=says("runs.rerun.fork._answers.2")):
-            await town.fork("q-1-3", answers={"ok": "no"}, state={"x": 1})
+            await in_process_run.fork("q-1-3", answers={"ok": "no"}, state={"x": 1})
 
-    async def test_other_words_take_the_place_of_the_prompt_or_are_said_from_there_on(self, town: Town) -> None:
-        await town.begin()
-        forked = await town.fork(2, prompt="other words", id="run-2")
+    async def test_other_words_take_the_place_of_the_prompt_or_are_said_from_there_on(
+        self, in_process_run: InProcessRun
+    ) -> None:
+        await in_process_run.begin()
+        forked = await in_process_run.fork(2, prompt="other words", id="run-2")
         assert forked.state["initial_prompt"] == "other words"
-        assert began(town.read("run-2")).request.prompt == "other words"
-        forked = await town.fork("ok#2", prompt="late words")
+        assert began(in_process_run.read("run-2")).request.prompt == "other words"
+        forked = await in_process_run.fork("ok#2", prompt="late words")
         assert forked.state["initial_prompt"] == "late words"
 
-    async def test_another_model_replies_from_there_on(self, town: Town) -> None:
-        await town.begin()
-        forked = await town.fork("fan", model="fake:other")
+    async def test_another_model_replies_from_there_on(self, in_process_run: InProcessRun) -> None:
+        await in_process_run.begin()
+        forked = await in_process_run.fork("fan", model="fake:other")
         assert {name: used.input_tokens > 0 for name, used in forked.usage.items()} == {
             "fake:model": True,
             "fake:other": True,
@@ -275,9 +289,9 @@ global_tools: [get_current_time]
 
 
 class TestAgents:
-    async def begin(self, town: Town, models: FakeModels) -> None:
-        (town.config / "agents" / "a").mkdir()
-        (town.config / "agents" / "a" / "config.yaml").write_text(AGENT)
+    async def begin(self, in_process_run: InProcessRun, models: FakeModels) -> None:
+        (in_process_run.config / "agents" / "a").mkdir()
+        (in_process_run.config / "agents" / "a" / "config.yaml").write_text(AGENT)
 
         def say(request: Request) -> Reply:
             if not request.results:
@@ -285,36 +299,36 @@ class TestAgents:
             return Reply(text=f"heard {request.prompt}")
 
         models.answer_with(say)
-        async with callboard.Root(config_dir=town.config):
+        async with callboard.Root(config_dir=in_process_run.config):
             outcome = await callboard.run("a", "old words", durable=True, id="run-1")
         assert outcome.output == "heard old words"
 
     async def test_words_that_an_agent_had_not_answered_are_replaced_and_later_ones_are_said_to_it(
-        self, town: Town, fake_model: FakeModels
+        self, in_process_run: InProcessRun, fake_model: FakeModels
     ) -> None:
-        await self.begin(town, fake_model)
-        forked = await town.fork(2, prompt="new words")
+        await self.begin(in_process_run, fake_model)
+        forked = await in_process_run.fork(2, prompt="new words")
         assert forked.output == "heard new words"
         after_tool = next(
             number
-            for number, (_, row) in enumerate(town.read(), 1)
+            for number, (_, row) in enumerate(in_process_run.read(), 1)
             if isinstance(row, MessageRow) and isinstance(row.message, ToolDone)
         )
-        forked = await town.fork(after_tool, prompt="more words")
+        forked = await in_process_run.fork(after_tool, prompt="more words")
         assert forked.output == "heard more words"
         asked = fake_model.requests[-1].json["messages"]
         assert [turn["content"] for turn in asked if turn["role"] == "user"] == ["old words", "more words"]
         with pytest.raises(UsageError, match=says("runs.rerun.fork._with_other_words")):
-            await town.fork(after_tool, state={"x": 1})
+            await in_process_run.fork(after_tool, state={"x": 1})
 
     async def test_a_conversation_that_was_shortened_for_one_model_goes_on_with_another(
-        self, town: Town, fake_model: FakeModels
+        self, in_process_run: InProcessRun, fake_model: FakeModels
     ) -> None:
-        (town.config / "agents" / "a").mkdir()
+        (in_process_run.config / "agents" / "a").mkdir()
         config = (
             AGENT.replace("get_current_time", "execute_command") + "compression_threshold: 400\ncan_ask_user: false\n"
         )
-        (town.config / "agents" / "a" / "config.yaml").write_text(config)
+        (in_process_run.config / "agents" / "a" / "config.yaml").write_text(config)
 
         left = list(range(8))
 
@@ -328,26 +342,28 @@ class TestAgents:
             return Reply(text="done", input_tokens=size)
 
         fake_model.answer_with(say)
-        async with callboard.Root(config_dir=town.config):
+        async with callboard.Root(config_dir=in_process_run.config):
             await callboard.run("a", "go", durable=True, id="run-1", yes=True)
-        rows = town.read()
+        rows = in_process_run.read()
         summed = next(
             n
             for n, (_, row) in enumerate(rows, 1)
             if isinstance(row, MessageRow) and isinstance(row.message, Summarized)
         )
         changed = (
-            (town.config / "agents" / "a" / "config.yaml").read_text().replace("threshold: 400", "threshold: 90000")
+            (in_process_run.config / "agents" / "a" / "config.yaml")
+            .read_text()
+            .replace("threshold: 400", "threshold: 90000")
         )
-        (town.config / "agents" / "a" / "config.yaml").write_text(changed)
-        forked = await town.fork(summed, with_changes=True, model="fake:other")
+        (in_process_run.config / "agents" / "a" / "config.yaml").write_text(changed)
+        forked = await in_process_run.fork(summed, with_changes=True, model="fake:other")
         assert (forked.status, forked.error) == ("done", None)
 
 
-async def test_steps_are_named_as_people_know_them(town: Town) -> None:
-    await town.begin()
-    rows = town.read()
-    found = steps(rows, nodes_of(rows, town.config))
+async def test_steps_are_named_as_people_know_them(in_process_run: InProcessRun) -> None:
+    await in_process_run.begin()
+    rows = in_process_run.read()
+    found = steps(rows, nodes_of(rows, in_process_run.config))
     assert [step.row for step in found] == list(range(1, len(rows) + 1))
     assert [found[0].what, found[0].text, found[1].what] == ["begun", "g hello", "graph begins"]
     said = [(step.where, step.what, step.text) for step in found]

@@ -27,17 +27,17 @@ from callboard.supervisors.introspection import find
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "durable"))
 
-from in_process import Person, Town, again, again_in_any_order
+from in_process import InProcessRun, Person, again, again_in_any_order
 from support.messages import has_message, says
 
 PROCESSES = ("/first.sh", "/item.sh", "/loop.sh", "/turn.sh", "execute_command/execute_command")
 
 
 @pytest.fixture
-def town(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> Town:
+def in_process_run(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> InProcessRun:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("HOST", "0")
-    return Town(tmp_path, fake_model)
+    return InProcessRun(tmp_path, fake_model)
 
 
 _DIFFERS = ("seconds", "timing", "server", "response_id")
@@ -63,16 +63,18 @@ def by_actor(events: list[Event]) -> dict[str, list[Any]]:
     return told
 
 
-async def test_output_and_events_are_those_of_the_run_and_nothing_is_sent_or_started(town: Town) -> None:
+async def test_output_and_events_are_those_of_the_run_and_nothing_is_sent_or_started(
+    in_process_run: InProcessRun,
+) -> None:
     events: list[Event] = []
-    async with callboard.Root(config_dir=town.config) as root:
-        with root.questions.attach(Person(root, str(town.log))):
+    async with callboard.Root(config_dir=in_process_run.config) as root:
+        with root.questions.attach(Person(root, str(in_process_run.log))):
             outcome = await callboard.run("g", "hello", durable=True, id="run-1", yes=True, on_event=events.append)
-    rows, effects, requests = town.read(), town.effects, town.requests
-    for script in (town.config / "agents" / "g").glob("*.sh"):
-        script.write_text(f"echo again >> {town.world}")
-    (town.config / "config.yaml").unlink()
-    replayed, found = await again(town)
+    rows, effects, requests = in_process_run.read(), in_process_run.effects, in_process_run.requests
+    for script in (in_process_run.config / "agents" / "g").glob("*.sh"):
+        script.write_text(f"echo again >> {in_process_run.world}")
+    (in_process_run.config / "config.yaml").unlink()
+    replayed, found = await again(in_process_run)
     assert replayed.differences == ()
     assert not replayed.ended_early
     assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
@@ -80,59 +82,63 @@ async def test_output_and_events_are_those_of_the_run_and_nothing_is_sent_or_sta
     assert any(isinstance(event.data, Warned) and event.data.code == "labels" for event in events)
     assert not any(isinstance(event.data, Warned) for event in found)
     assert [event.seq for event in found] == list(range(1, len(found) + 1))
-    assert (town.effects, town.requests) == (effects, requests)
-    assert [encode_row(row) for _, row in town.read()] == [encode_row(row) for _, row in rows]
+    assert (in_process_run.effects, in_process_run.requests) == (effects, requests)
+    assert [encode_row(row) for _, row in in_process_run.read()] == [encode_row(row) for _, row in rows]
 
 
-async def test_it_is_the_same_byte_for_byte_in_whatever_order_trio_runs_its_tasks(town: Town) -> None:
-    await town.begin()
-    await again_in_any_order(town)
+async def test_it_is_the_same_byte_for_byte_in_whatever_order_trio_runs_its_tasks(in_process_run: InProcessRun) -> None:
+    await in_process_run.begin()
+    await again_in_any_order(in_process_run)
 
 
 @pytest.mark.parametrize("kill", [9, 24, 44, pytest.param(12, marks=pytest.mark.soak)])
 @pytest.mark.sample(1)
 async def test_of_a_run_that_was_killed_it_goes_as_far_as_the_rows_do_and_after_resume_to_the_end(
-    town: Town, kill: int
+    in_process_run: InProcessRun, kill: int
 ) -> None:
-    assert await town.play(kill=kill) is None
-    replayed, _ = await again(town)
+    assert await in_process_run.play(kill=kill) is None
+    replayed, _ = await again(in_process_run)
     assert (replayed.ended_early, replayed.differences, replayed.outcome.status) == (True, (), "cancelled")
-    said = await town.play(resume=True)
+    said = await in_process_run.play(resume=True)
     assert said is not None
-    replayed, _ = await again(town)
+    replayed, _ = await again(in_process_run)
     assert (replayed.ended_early, replayed.differences) == (False, ())
     assert json.dumps(replayed.outcome.to_wire()["output"]) == json.dumps(said["output"])
     assert replayed.outcome.to_wire()["nodes"] == said["nodes"]
 
 
-async def test_a_fork_is_replayed_as_any_run(town: Town) -> None:
-    await town.begin()
-    forked = await town.fork("loop#2", id="run-2")
-    replayed, _ = await again(town, "run-2")
+async def test_a_fork_is_replayed_as_any_run(in_process_run: InProcessRun) -> None:
+    await in_process_run.begin()
+    forked = await in_process_run.fork("loop#2", id="run-2")
+    replayed, _ = await again(in_process_run, "run-2")
     assert (replayed.differences, replayed.outcome.output) == ((), forked.output)
 
 
 @pytest.mark.parametrize("at", ["tool", "name", "loop#2", 20, 33])
 @pytest.mark.sample(2)
-async def test_a_fork_with_another_state_is_replayed_from_where_it_was_begun(town: Town, at: int | str) -> None:
-    await town.begin()
+async def test_a_fork_with_another_state_is_replayed_from_where_it_was_begun(
+    in_process_run: InProcessRun, at: int | str
+) -> None:
+    await in_process_run.begin()
     events: list[Event] = []
-    forked = await town.fork(at, id="run-2", state={"who": "Cleo", "tooled": "by hand"}, on_event=events.append)
-    replayed, found = await again_in_any_order(town, "run-2")
+    forked = await in_process_run.fork(
+        at, id="run-2", state={"who": "Cleo", "tooled": "by hand"}, on_event=events.append
+    )
+    replayed, found = await again_in_any_order(in_process_run, "run-2")
     assert (replayed.differences, replayed.ended_early) == ((), False)
     assert json.dumps(replayed.outcome.to_wire()) == json.dumps(forked.to_wire())
     assert by_actor(found) == by_actor(events)
 
 
-async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(town: Town) -> None:
-    await town.begin()
-    file = town.config / "agents" / "g" / "graph.yaml"
+async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(in_process_run: InProcessRun) -> None:
+    await in_process_run.begin()
+    file = in_process_run.config / "agents" / "g" / "graph.yaml"
     file.write_text(file.read_text().replace('"Your name?"', '"What is your name?"').replace("{tooled: ", "{tooled2: "))
-    replayed, _ = await again(town)
+    replayed, _ = await again(in_process_run)
     assert replayed.differences == ()
-    replayed, _ = await again(town, with_changes=True)
+    replayed, _ = await again(in_process_run, with_changes=True)
     told = [(each.row, each.what) for each in replayed.differences]
-    rows = [type(row).__name__ for _, row in town.read()]
+    rows = [type(row).__name__ for _, row in in_process_run.read()]
     assert len(told) == 3
     assert rows[told[0][0] - 1] == "MessageRow"
     assert has_message(
@@ -150,14 +156,14 @@ async def test_where_todays_file_comes_to_something_else_that_is_listed_by_row(t
     )
 
 
-async def test_a_run_that_is_not_kept_or_not_whole_is_refused(town: Town) -> None:
+async def test_a_run_that_is_not_kept_or_not_whole_is_refused(in_process_run: InProcessRun) -> None:
     with pytest.raises(NotFound, match=says("runs.rerun.fork.stored_rows", run="run-9")):
-        await trio.to_thread.run_sync(partial(replay, "run-9", config_dir=town.config))
+        await trio.to_thread.run_sync(partial(replay, "run-9", config_dir=in_process_run.config))
     agent = callboard.Agent(name="a", instructions="A", can_ask_user=False)
-    async with callboard.Root(config_dir=town.config):
+    async with callboard.Root(config_dir=in_process_run.config):
         await callboard.run(agent, "hi", durable=True, id="run-3", tools=[shown])
     with pytest.raises(CallboardError, match=says("runs.rerun.replay._check", run="run-3", named="shown")):
-        await trio.to_thread.run_sync(partial(replay, "run-3", config_dir=town.config))
+        await trio.to_thread.run_sync(partial(replay, "run-3", config_dir=in_process_run.config))
 
 
 def shown(text: str) -> str:
@@ -176,8 +182,8 @@ nodes:
 class Small:
     """Small graphs, each played once and replayed."""
 
-    def __init__(self, town: Town, models: FakeModels) -> None:
-        self.town = town
+    def __init__(self, in_process_run: InProcessRun, models: FakeModels) -> None:
+        self.in_process_run = in_process_run
         self.models = models
         self.number = 0
 
@@ -188,7 +194,7 @@ class Small:
         hears: Callable[[callboard.Root, Event], None] = lambda root, event: None,
     ) -> None:
         """Both come to the same, event by event."""
-        agent = self.town.config / "agents" / "s"
+        agent = self.in_process_run.config / "agents" / "s"
         shutil.rmtree(agent, ignore_errors=True)
         agent.mkdir()
         (agent / "graph.yaml").write_text(GRAPH + nodes)
@@ -196,7 +202,9 @@ class Small:
         (agent / "slow.sh").write_text("exec sleep 60\n")
         self.number += 1
         run, events = f"run-s{self.number}", list[Event]()
-        async with callboard.Root(config_dir=self.town.config, wait_for_front_end=answer is not nobody) as root:
+        async with callboard.Root(
+            config_dir=self.in_process_run.config, wait_for_front_end=answer is not nobody
+        ) as root:
             person = FrontEnd(root, answer)
 
             def hear(event: Event) -> None:
@@ -205,7 +213,7 @@ class Small:
 
             with root.questions.attach(person) if answer is not nobody else root.kernel.shield(1e9):
                 outcome = await callboard.run("s", "hello", durable=True, id=run, on_event=hear, yes=True)
-        replayed, found = await again(self.town, run)
+        replayed, found = await again(self.in_process_run, run)
         assert replayed.differences == ()
         assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
         assert without_processes(found) == without_processes(events)
@@ -238,8 +246,8 @@ class FrontEnd:
 
 
 @pytest.fixture
-def small(town: Town, fake_model: FakeModels) -> Small:
-    return Small(town, fake_model)
+def small(in_process_run: InProcessRun, fake_model: FakeModels) -> Small:
+    return Small(in_process_run, fake_model)
 
 
 DONE = '  done: {type: end, output: "{{x}}"}\n'
@@ -286,14 +294,14 @@ auto_continue: true
 
 
 async def test_an_agent_with_servers_that_a_person_has_written_to_is_replayed_without_servers(
-    town: Town, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    in_process_run: InProcessRun, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (town.config / "agents" / "a").mkdir()
-    (town.config / "agents" / "a" / "config.yaml").write_text(
+    (in_process_run.config / "agents" / "a").mkdir()
+    (in_process_run.config / "agents" / "a" / "config.yaml").write_text(
         AGENT.replace("mcp_tools: {srv: [echo], three: meta}", "mcp_tools: {srv: [echo]}")
     )
-    mcp_json(town.config, srv=scripted(), three=scripted())
+    mcp_json(in_process_run.config, srv=scripted(), three=scripted())
 
     def say(request: Request) -> Reply:
         calls = [
@@ -306,7 +314,7 @@ async def test_an_agent_with_servers_that_a_person_has_written_to_is_replayed_wi
 
     fake_model.answer_with(say)
     events: list[Event] = []
-    async with callboard.Root(config_dir=town.config) as root:
+    async with callboard.Root(config_dir=in_process_run.config) as root:
 
         def hears(event: Event) -> None:
             events.append(event)
@@ -317,13 +325,13 @@ async def test_an_agent_with_servers_that_a_person_has_written_to_is_replayed_wi
 
         outcome = await callboard.run("a", "words", durable=True, id="run-1", yes=True, on_event=hears)
     assert outcome.output == "heard and more"
-    begun = starts(town.config, "srv")
+    begun = starts(in_process_run.config, "srv")
     assert begun
-    replayed, found = await again(town)
+    replayed, found = await again(in_process_run)
     assert replayed.differences == ()
     assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
     assert by_actor(found) == by_actor(events)
-    assert starts(town.config, "srv") == begun
+    assert starts(in_process_run.config, "srv") == begun
     tools = next(event.data.tools for event in found if isinstance(event.data, AgentStarted))
     assert "srv__echo" in tools
 
@@ -340,14 +348,14 @@ nodes:
 
 
 @pytest.mark.full
-async def test_a_thousand_at_once_are_replayed_in_seconds(town: Town, fake_model: FakeModels) -> None:
-    (town.config / "agents" / "many").mkdir()
-    (town.config / "agents" / "many" / "graph.yaml").write_text(MAP)
+async def test_a_thousand_at_once_are_replayed_in_seconds(in_process_run: InProcessRun, fake_model: FakeModels) -> None:
+    (in_process_run.config / "agents" / "many").mkdir()
+    (in_process_run.config / "agents" / "many" / "graph.yaml").write_text(MAP)
     fake_model.answer_with(lambda request: Reply(text=request.prompt[2:]))
     state = {"items": list(range(1000))}
-    outcome = await callboard.run("many", "x", state=state, durable=True, id="run-1", config_dir=town.config)
+    outcome = await callboard.run("many", "x", state=state, durable=True, id="run-1", config_dir=in_process_run.config)
     with trio.fail_after(60):  # it was minutes
-        replayed, _ = await again(town)
+        replayed, _ = await again(in_process_run)
     assert replayed.differences == ()
     assert json.dumps(replayed.outcome.to_wire()) == json.dumps(outcome.to_wire())
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.session_store import Shelf
+from support.session_store import SessionDirectory
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    """See `Shelf`."""
-    return Shelf(tmp_path / "config")
+def session_dir(tmp_path: Path) -> SessionDirectory:
+    """See `SessionDirectory`."""
+    return SessionDirectory(tmp_path / "config")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.messages import says
 
 from callboard.actors.runs.session_run import say
@@ -19,8 +19,8 @@ ALICE, BOB = Caller("alice", RIGHTS, key="key-1"), Caller("bob", RIGHTS)
 ADMIN = Caller("root", RIGHTS | {"admin:sessions"})
 
 
-async def test_a_session_belongs_to_who_made_it(stage: Stage) -> None:
-    sessions = stage.root.sessions
+async def test_a_session_belongs_to_who_made_it(agent_runner: AgentRunner) -> None:
+    sessions = agent_runner.root.sessions
     made = await sessions.create(ALICE, alias="hers")
     stored: Stored = await sessions.get(ALICE, made.id)
     assert (stored.session.meta.owner, stored.session.meta.created_by_key_id) == ("alice", "key-1")
@@ -34,8 +34,8 @@ async def test_a_session_belongs_to_who_made_it(stage: Stage) -> None:
         lambda: sessions.delete(BOB, made.id),
         lambda: sessions.compress(BOB, made.id),
         lambda: sessions.set_owner(BOB, made.id, "bob"),
-        lambda: say(stage.root, BOB, made.id, RunRequest(prompt="hi")),
-        lambda: say(stage.root, BOB, "hers", RunRequest(prompt="hi")),
+        lambda: say(agent_runner.root, BOB, made.id, RunRequest(prompt="hi")),
+        lambda: say(agent_runner.root, BOB, "hers", RunRequest(prompt="hi")),
     ]
     for refused in tries:
         with pytest.raises(Denied, match=says("runs.sessions.store.check_read")):
@@ -44,8 +44,8 @@ async def test_a_session_belongs_to_who_made_it(stage: Stage) -> None:
     assert [meta.id for meta in await sessions.list(ALICE)] == [made.id]
 
 
-async def test_who_has_the_scope_for_it_and_who_sits_at_the_machine_may_do_all(stage: Stage) -> None:
-    sessions = stage.root.sessions
+async def test_who_has_the_scope_for_it_and_who_sits_at_the_machine_may_do_all(agent_runner: AgentRunner) -> None:
+    sessions = agent_runner.root.sessions
     made = await sessions.create(ALICE)
     for caller in (ADMIN, LOCAL, None):
         assert [meta.id for meta in await sessions.list(caller)] == [made.id]
@@ -56,9 +56,11 @@ async def test_who_has_the_scope_for_it_and_who_sits_at_the_machine_may_do_all(s
         await sessions.get(ALICE, made.id)
 
 
-async def test_one_without_an_owner_is_read_by_all_and_belongs_to_who_changes_it_first(stage: Stage) -> None:
-    sessions = stage.root.sessions
-    old = stage.config_dir / "sessions" / "old.yaml"
+async def test_one_without_an_owner_is_read_by_all_and_belongs_to_who_changes_it_first(
+    agent_runner: AgentRunner,
+) -> None:
+    sessions = agent_runner.root.sessions
+    old = agent_runner.config_dir / "sessions" / "old.yaml"
     old.parent.mkdir(parents=True)
     old.write_text("messages:\n- role: user\n  content: hi\n")
     (listed,) = await sessions.list(BOB)
@@ -70,8 +72,8 @@ async def test_one_without_an_owner_is_read_by_all_and_belongs_to_who_changes_it
         await sessions.get(BOB, listed.id)
 
 
-async def test_without_the_scopes_there_is_nothing_to_be_had(stage: Stage) -> None:
-    sessions = stage.root.sessions
+async def test_without_the_scopes_there_is_nothing_to_be_had(agent_runner: AgentRunner) -> None:
+    sessions = agent_runner.root.sessions
     nobody, reader = Caller("alice", frozenset()), Caller("alice", frozenset({"read:sessions"}))
     made = await sessions.create(ALICE)
     for refused in (lambda: sessions.list(nobody), lambda: sessions.get(nobody, made.id)):
@@ -81,15 +83,15 @@ async def test_without_the_scopes_there_is_nothing_to_be_had(stage: Stage) -> No
     for refused in (
         lambda: sessions.create(reader),
         lambda: sessions.delete(reader, made.id),
-        lambda: say(stage.root, reader, made.id, RunRequest(prompt="x")),
-        lambda: say(stage.root, reader, "unheard-of", RunRequest(prompt="x")),
+        lambda: say(agent_runner.root, reader, made.id, RunRequest(prompt="x")),
+        lambda: say(agent_runner.root, reader, "unheard-of", RunRequest(prompt="x")),
     ):
         with pytest.raises(Denied, match="write:sessions"):
             await refused()
 
 
-async def test_errors_of_names_are_the_same_for_all(stage: Stage) -> None:
-    sessions = stage.root.sessions
+async def test_errors_of_names_are_the_same_for_all(agent_runner: AgentRunner) -> None:
+    sessions = agent_runner.root.sessions
     await sessions.create(ALICE, alias="x")
     with pytest.raises(Conflict):
         await sessions.create(BOB, alias="x")

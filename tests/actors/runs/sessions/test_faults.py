@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from support.cpu_time import slowness
 from support.messages import has_message, says
-from support.session_store import Shelf
+from support.session_store import SessionDirectory
 from support.starter import forked_code
 
 from callboard.actors.runs.sessions.store import SessionStore
@@ -70,7 +70,7 @@ for name, deed in DEEDS.items():
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.soak)])
 def test_whoever_is_killed_at_whatever_moment_leaves_the_old_state_or_the_new_one(tmp_path: Path, step: int) -> None:
-    start = Shelf(tmp_path / "start")
+    start = SessionDirectory(tmp_path / "start")
     made = start.store.create(alias="x", initial=Session(title="old"))
     start.legacy("my-project.yaml")
     command = [*forked_code(DIES), str(tmp_path), made.id, str(step)]
@@ -79,11 +79,11 @@ def test_whoever_is_killed_at_whatever_moment_leaves_the_old_state_or_the_new_on
     assert min(moments.values()) > 5
     for name, last in moments.items():
         for at in range(1, last + 1, step):
-            _check(Shelf(tmp_path / f"{name}-{at}"), name, made.id, finished=at == last)
+            _check(SessionDirectory(tmp_path / f"{name}-{at}"), name, made.id, finished=at == last)
 
 
-def _check(shelf: Shelf, deed: str, id: str, *, finished: bool) -> None:
-    store, home = shelf.store, shelf.home / "sessions"
+def _check(session_dir: SessionDirectory, deed: str, id: str, *, finished: bool) -> None:
+    store, home = session_dir.store, session_dir.home / "sessions"
     aliases = {meta.alias for meta in store.list()}
     assert list(home.glob("by-id/*/state.yaml")) == [
         folder / "state.yaml" for folder in (home / "by-id").iterdir()
@@ -142,18 +142,18 @@ with store.try_hold(id):
 """
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_state_and_no_lock(shelf: Shelf) -> None:
-    made = shelf.store.create(alias="x", initial=Session(title="old"))
+def test_a_full_disk_is_told_and_leaves_the_old_state_and_no_lock(session_dir: SessionDirectory) -> None:
+    made = session_dir.store.create(alias="x", initial=Session(title="old"))
     done = subprocess.run(
-        [*forked_code(FULL), shelf.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE, text=True
+        [*forked_code(FULL), session_dir.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE, text=True
     )
     told = done.stdout.splitlines()
     assert len(told) == 4, told
     assert all(line.startswith("sessions can't be saved: /") and line.endswith("File too large") for line in told)
-    assert [(meta.alias, meta.title) for meta in shelf.store.list()] == [("x", "old")]
-    assert sorted(path.name for path in shelf.store.path(made.id).parent.iterdir()) == ["lock", "state.yaml"]
-    assert [path.name for path in shelf.store.path(made.id).parent.parent.iterdir()] == [made.id]
-    lock = shelf.store.try_hold(made.id)
+    assert [(meta.alias, meta.title) for meta in session_dir.store.list()] == [("x", "old")]
+    assert sorted(path.name for path in session_dir.store.path(made.id).parent.iterdir()) == ["lock", "state.yaml"]
+    assert [path.name for path in session_dir.store.path(made.id).parent.parent.iterdir()] == [made.id]
+    lock = session_dir.store.try_hold(made.id)
     assert lock is not None
     lock.release()
 
@@ -189,15 +189,17 @@ print(json.dumps(told))
 """
 
 
-def test_a_directory_that_may_only_be_read_is_read_and_changes_are_refused_by_its_name(shelf: Shelf) -> None:
-    made = shelf.store.create(alias="x", initial=Session(title="old"))
-    folders = [shelf.home, *(path for path in shelf.home.rglob("*") if path.is_dir())]
-    for path in shelf.home.rglob("*"):
+def test_a_directory_that_may_only_be_read_is_read_and_changes_are_refused_by_its_name(
+    session_dir: SessionDirectory,
+) -> None:
+    made = session_dir.store.create(alias="x", initial=Session(title="old"))
+    folders = [session_dir.home, *(path for path in session_dir.home.rglob("*") if path.is_dir())]
+    for path in session_dir.home.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
-    shelf.home.chmod(0o555)
+    session_dir.home.chmod(0o555)
     try:
         done = subprocess.run(
-            [*forked_code(READ_ONLY), shelf.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE
+            [*forked_code(READ_ONLY), session_dir.home, made.id], timeout=60, check=True, stdout=subprocess.PIPE
         )
     finally:
         for folder in folders:
@@ -235,9 +237,9 @@ for number in range(15):
 """
 
 
-def test_processes_that_write_at_once_lose_nothing(shelf: Shelf) -> None:
-    made = shelf.store.create()
-    command = [*forked_code(APPENDS), str(shelf.home), made.id]
+def test_processes_that_write_at_once_lose_nothing(session_dir: SessionDirectory) -> None:
+    made = session_dir.store.create()
+    command = [*forked_code(APPENDS), str(session_dir.home), made.id]
     writers = [subprocess.Popen([*command, name], stdin=subprocess.PIPE) for name in ("a", "b", "c")]
     try:
         for writer in writers:
@@ -248,19 +250,21 @@ def test_processes_that_write_at_once_lose_nothing(shelf: Shelf) -> None:
         for writer in writers:
             writer.kill()
             writer.wait()
-    said = [message["content"] for message in shelf.store.open(made.id).session.messages]
+    said = [message["content"] for message in session_dir.store.open(made.id).session.messages]
     assert sorted(said) == sorted(f"{name}-{number}" for name in "abc" for number in range(15))
 
 
-def test_what_a_living_writer_has_half_done_is_left_alone_whatever_the_clock_says(shelf: Shelf) -> None:
-    made = shelf.store.create(alias="x")
-    folder = shelf.store.path(made.id).parent
-    parts = [folder / "state.yaml.1-1.part", shelf.home / "sessions" / "by-name" / "y.1-1.part"]
+def test_what_a_living_writer_has_half_done_is_left_alone_whatever_the_clock_says(
+    session_dir: SessionDirectory,
+) -> None:
+    made = session_dir.store.create(alias="x")
+    folder = session_dir.store.path(made.id).parent
+    parts = [folder / "state.yaml.1-1.part", session_dir.home / "sessions" / "by-name" / "y.1-1.part"]
     for part in parts:
         part.write_text("half")
         os.utime(part, (1, 1))
     os.utime(folder / "state.yaml", (4e9, 4e9))  # the clock was ahead, or will be
-    store = shelf.again()
+    store = session_dir.again()
     stored = store.open(made.id)
     assert [meta.alias for meta in store.list()] == ["x"]
     assert all(part.exists() for part in parts)
@@ -278,42 +282,44 @@ def test_what_a_living_writer_has_half_done_is_left_alone_whatever_the_clock_say
     "text",
     [b"\xff\xfe", b"messages: [", b"- a", b"messages: {a: b}", b"_meta: 5", b"a: " + b"[" * 50_000, b"temperature: x"],
 )
-def test_a_state_file_of_any_kind_is_refused_by_name_and_can_be_deleted(shelf: Shelf, text: bytes) -> None:
-    broken = shelf.store.create(alias="broken")
-    path = shelf.store.path(broken.id)
+def test_a_state_file_of_any_kind_is_refused_by_name_and_can_be_deleted(
+    session_dir: SessionDirectory, text: bytes
+) -> None:
+    broken = session_dir.store.create(alias="broken")
+    path = session_dir.store.path(broken.id)
     path.write_bytes(text)
     with pytest.raises(InvalidFile, match=broken.id):
-        shelf.store.open(broken.id)
-    assert shelf.store.list() == []
-    assert broken.id in shelf.warnings[-1]
-    assert shelf.store.find("broken") == (broken.id, None)
-    shelf.store.delete(broken.id)
+        session_dir.store.open(broken.id)
+    assert session_dir.store.list() == []
+    assert broken.id in session_dir.warnings[-1]
+    assert session_dir.store.find("broken") == (broken.id, None)
+    session_dir.store.delete(broken.id)
     assert not path.parent.exists()
-    assert shelf.store.resolve_alias("broken") is None
+    assert session_dir.store.resolve_alias("broken") is None
 
 
-def test_a_file_of_any_length_is_refused_without_being_read(shelf: Shelf) -> None:
-    made = shelf.store.create(alias="x")
-    os.truncate(shelf.store.path(made.id), MOST_BYTES + 1)
-    (shelf.home / "sessions" / "by-name" / "long").touch()
-    os.truncate(shelf.home / "sessions" / "by-name" / "long", 1 << 40)
+def test_a_file_of_any_length_is_refused_without_being_read(session_dir: SessionDirectory) -> None:
+    made = session_dir.store.create(alias="x")
+    os.truncate(session_dir.store.path(made.id), MOST_BYTES + 1)
+    (session_dir.home / "sessions" / "by-name" / "long").touch()
+    os.truncate(session_dir.home / "sessions" / "by-name" / "long", 1 << 40)
     with pytest.raises(InvalidFile, match=says("runs.sessions.files.text_of")):
-        shelf.store.open(made.id)
-    assert shelf.store.resolve_alias("long") is None
+        session_dir.store.open(made.id)
+    assert session_dir.store.resolve_alias("long") is None
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff", "\0\0\0"])
-def test_an_empty_file_is_no_session(shelf: Shelf, text: str) -> None:
+def test_an_empty_file_is_no_session(session_dir: SessionDirectory, text: str) -> None:
     """A new conversation in its place would lose the other without a word."""
-    stored = shelf.store.create(alias="torn")
-    shelf.store.path(stored.id).write_text(text)
+    stored = session_dir.store.create(alias="torn")
+    session_dir.store.path(stored.id).write_text(text)
     with pytest.raises(InvalidFile, match="torn"):
-        shelf.store.open_or_create_by_alias("torn")
+        session_dir.store.open_or_create_by_alias("torn")
 
 
-def test_odd_files_among_lokis_sessions_harm_nobody(shelf: Shelf) -> None:
-    home = shelf.legacy("my-project.yaml").parent
-    shelf.legacy(f"_/{UNNAMED}.yaml")
+def test_odd_files_among_lokis_sessions_harm_nobody(session_dir: SessionDirectory) -> None:
+    home = session_dir.legacy("my-project.yaml").parent
+    session_dir.legacy(f"_/{UNNAMED}.yaml")
     text = (home / "my-project.yaml").read_text()
     (home / "_" / "plain.yaml").write_text(text)
     (home / "_" / "my-project.yaml").write_text("messages: []")
@@ -324,48 +330,52 @@ def test_odd_files_among_lokis_sessions_harm_nobody(shelf: Shelf) -> None:
     (home / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     (home / "empty.yaml").write_text("")
     os.mkfifo(home / "pipe.yaml")
-    listed = {meta.alias: meta.id for meta in shelf.store.list()}
+    listed = {meta.alias: meta.id for meta in session_dir.store.list()}
     assert set(listed) == {"my-project", "plain", "empty", UNNAMED}
     with pytest.raises(InvalidFile, match="empty"):
-        shelf.store.open(listed.pop("empty"))
+        session_dir.store.open(listed.pop("empty"))
     for alias, id in listed.items():
-        assert shelf.store.open(id).alias == alias
-    assert len(shelf.store.open(listed["my-project"]).session.messages) > 0
+        assert session_dir.store.open(id).alias == alias
+    assert len(session_dir.store.open(listed["my-project"]).session.messages) > 0
     with pytest.raises(InvalidFile, match="binary"):
-        shelf.store.open_or_create_by_alias("binary")
+        session_dir.store.open_or_create_by_alias("binary")
 
 
-def test_what_lokis_session_was_called_is_free_once_it_is_called_otherwise(shelf: Shelf) -> None:
-    legacy = shelf.legacy("my-project.yaml")
-    opened = shelf.store.open_or_create_by_alias("my-project")
-    shelf.store.rename(opened.id, "other")
-    assert shelf.store.resolve_alias("my-project") is None
-    fresh = shelf.store.open_or_create_by_alias("my-project")
+def test_what_lokis_session_was_called_is_free_once_it_is_called_otherwise(session_dir: SessionDirectory) -> None:
+    legacy = session_dir.legacy("my-project.yaml")
+    opened = session_dir.store.open_or_create_by_alias("my-project")
+    session_dir.store.rename(opened.id, "other")
+    assert session_dir.store.resolve_alias("my-project") is None
+    fresh = session_dir.store.open_or_create_by_alias("my-project")
     assert (fresh.id != opened.id, fresh.session.messages) == (True, [])
     assert legacy.exists()
-    assert {meta.alias for meta in shelf.store.list()} == {"other", "my-project"}
+    assert {meta.alias for meta in session_dir.store.list()} == {"other", "my-project"}
     with pytest.raises(Conflict, match=says("runs.sessions.store.SessionStore.move")):
-        shelf.store.move(opened.id, None, "coder")
-    shelf.store.delete(opened.id)
+        session_dir.store.move(opened.id, None, "coder")
+    session_dir.store.delete(opened.id)
     assert not legacy.exists()
-    assert [meta.id for meta in shelf.store.list()] == [fresh.id]
+    assert [meta.id for meta in session_dir.store.list()] == [fresh.id]
 
 
 @pytest.mark.parametrize(
     "name", ["x" * 120, "é" * 60, "日本語のセッション", "a b", "-", "--help", "naïve", "nai\u0308ve", "lock", "by-id"]
 )
-def test_a_name_of_any_language_is_one(shelf: Shelf, name: str) -> None:
-    made = shelf.store.create(alias=name)
-    assert shelf.again().open_or_create_by_alias(name).id == made.id
-    assert [meta.alias for meta in shelf.store.list()] == [name]
-    shelf.store.rename(made.id, name[::-1] + "2" if len(name) < 60 else "short")
+def test_a_name_of_any_language_is_one(session_dir: SessionDirectory, name: str) -> None:
+    made = session_dir.store.create(alias=name)
+    assert session_dir.again().open_or_create_by_alias(name).id == made.id
+    assert [meta.alias for meta in session_dir.store.list()] == [name]
+    session_dir.store.rename(made.id, name[::-1] + "2" if len(name) < 60 else "short")
     with pytest.raises(UsageError):
-        shelf.store.create(alias=name + "x" * 120)
+        session_dir.store.create(alias=name + "x" * 120)
 
 
-def test_a_thousand_sessions_are_listed_soon_and_one_is_opened_without_the_others(shelf: Shelf) -> None:
-    made = shelf.store.create(alias="s0", initial=Session(messages=[{"role": "user", "content": "word " * 4000}] * 5))
-    home = shelf.home / "sessions"
+def test_a_thousand_sessions_are_listed_soon_and_one_is_opened_without_the_others(
+    session_dir: SessionDirectory,
+) -> None:
+    made = session_dir.store.create(
+        alias="s0", initial=Session(messages=[{"role": "user", "content": "word " * 4000}] * 5)
+    )
+    home = session_dir.home / "sessions"
     text = (home / "by-id" / made.id / "state.yaml").read_bytes()
     for number in range(1, 1000):
         id = f"{number:08x}-0000-4000-8000-000000000000"
@@ -373,11 +383,11 @@ def test_a_thousand_sessions_are_listed_soon_and_one_is_opened_without_the_other
         (home / "by-id" / id / "state.yaml").write_bytes(text)
         (home / "by-name" / f"s{number}").write_text(f"{id}\n")
     began = time.process_time()
-    listed = shelf.store.list(everywhere=True)
+    listed = session_dir.store.list(everywhere=True)
     assert time.process_time() - began < 3 * slowness()  # some 0.1 s
     assert {meta.alias for meta in listed} == {f"s{number}" for number in range(1000)}
     began = time.process_time()
-    stored = shelf.store.open_or_create_by_alias("s500")
+    stored = session_dir.store.open_or_create_by_alias("s500")
     for _ in range(20):
-        stored = shelf.store.fresh(stored)
+        stored = session_dir.store.fresh(stored)
     assert time.process_time() - began < 0.5 * slowness()  # some 0.01 s

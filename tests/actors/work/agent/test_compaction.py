@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import has_message
 
@@ -50,33 +50,33 @@ def _fresh() -> None:
     ask_often.turns = 0
 
 
-async def run(stage: Stage, **config: object) -> callboard.Outcome:
-    stage.models.answer_with(ask_often)
+async def run(agent_runner: AgentRunner, **config: object) -> callboard.Outcome:
+    agent_runner.models.answer_with(ask_often)
     agent = callboard.Agent(name="looker", instructions="Look.", can_ask_user=False, **config)
-    return await stage.run("Look at all things.", target=agent, tools=[look])
+    return await agent_runner.run("Look at all things.", target=agent, tools=[look])
 
 
-async def test_older_turns_give_way_to_a_summary(stage: Stage) -> None:
-    outcome = await run(stage, compression_threshold=800)
+async def test_older_turns_give_way_to_a_summary(agent_runner: AgentRunner) -> None:
+    outcome = await run(agent_runner, compression_threshold=800)
     assert outcome.output == "done"
-    compacted = stage.of("history.compacted")
+    compacted = agent_runner.of("history.compacted")
     assert compacted
     assert all(data.tokens > 800 > data.summary_tokens for data in compacted)
-    before = stage.of("history.compacting")
+    before = agent_runner.of("history.compacting")
     assert [(data.turns, data.tokens) for data in before] == [(data.turns, data.tokens) for data in compacted]
-    last = stage.models.requests[-1].json["messages"]
+    last = agent_runner.models.requests[-1].json["messages"]
     assert last[1]["role"] == "user"
     assert last[1]["content"].startswith("[Summary of the conversation so far")
     assert last[1]["content"].endswith("SUMMARY")
-    assert max(len(request.body) for request in stage.models.requests[-4:]) < 8_000
+    assert max(len(request.body) for request in agent_runner.models.requests[-4:]) < 8_000
 
 
-async def test_no_result_is_parted_from_its_call(stage: Stage) -> None:
+async def test_no_result_is_parted_from_its_call(agent_runner: AgentRunner) -> None:
     for keep in (1, 2, 3, 5):
         ask_often.turns = 0
-        stage.models.requests.clear()
-        await run(stage, compression_threshold=500, compression_keep_last=keep)
-        for request in stage.models.requests:
+        agent_runner.models.requests.clear()
+        await run(agent_runner, compression_threshold=500, compression_keep_last=keep)
+        for request in agent_runner.models.requests:
             called: set[str] = set()
             for message in request.json["messages"]:
                 called.update(call["id"] for call in message.get("tool_calls") or ())
@@ -84,57 +84,57 @@ async def test_no_result_is_parted_from_its_call(stage: Stage) -> None:
                     assert message["tool_call_id"] in called
 
 
-async def test_the_models_window_is_the_bound_where_the_agent_names_none(stage: Stage) -> None:
-    settings = json.loads(stage.models.config())
+async def test_the_models_window_is_the_bound_where_the_agent_names_none(agent_runner: AgentRunner) -> None:
+    settings = json.loads(agent_runner.models.config())
     settings["clients"][0]["models"] = [{"name": "model", "max_input_tokens": 1_000}]
-    (stage.config_dir / "config.yaml").write_text(json.dumps(settings))
-    stage.models.answer_with(ask_often)
-    async with callboard.Root(config_dir=stage.config_dir) as root:
+    (agent_runner.config_dir / "config.yaml").write_text(json.dumps(settings))
+    agent_runner.models.answer_with(ask_often)
+    async with callboard.Root(config_dir=agent_runner.config_dir) as root:
         agent = callboard.Agent(name="looker", instructions="Look.", can_ask_user=False)
         kinds: list[str] = []
         await callboard.run(agent, "go", tools=[look], root=root, on_event=lambda event: kinds.append(event.kind))
     assert "history.compacted" in kinds
 
 
-async def test_without_a_bound_nothing_is_shortened(stage: Stage) -> None:
-    await run(stage)
-    assert stage.of("history.compacted") == []
-    assert len(stage.models.requests) == ROUNDS + 1
+async def test_without_a_bound_nothing_is_shortened(agent_runner: AgentRunner) -> None:
+    await run(agent_runner)
+    assert agent_runner.of("history.compacted") == []
+    assert len(agent_runner.models.requests) == ROUNDS + 1
 
 
-async def test_a_summary_that_can_not_be_had_is_a_warning(stage: Stage) -> None:
+async def test_a_summary_that_can_not_be_had_is_a_warning(agent_runner: AgentRunner) -> None:
     def refuses(request: Request) -> Reply | str:
         if has_message(request.system, "work.agent.history.2"):
             return Reply(status=400, error="no summaries today")
         return ask_often(request)
 
-    stage.models.answer_with(refuses)
+    agent_runner.models.answer_with(refuses)
     agent = callboard.Agent(name="looker", compression_threshold=800, can_ask_user=False)
-    outcome = await stage.run("go", target=agent, tools=[look])
+    outcome = await agent_runner.run("go", target=agent, tools=[look])
     assert outcome.output == "done"
-    warnings = [data for data in stage.of("run.warning") if data.code == "not_compacted"]
+    warnings = [data for data in agent_runner.of("run.warning") if data.code == "not_compacted"]
     assert warnings
     assert "no summaries today" in warnings[0].message
 
 
-async def test_the_todo_list_stands_behind_the_summary_word_for_word(stage: Stage) -> None:
+async def test_the_todo_list_stands_behind_the_summary_word_for_word(agent_runner: AgentRunner) -> None:
     def with_todo(request: Request) -> Reply | str:
         if ask_often.turns == 0 and "You shorten" not in request.system:
             ask_often.turns = 1
             return Reply(calls=[("todo__init", {"goal": "see it all"}), ("todo__add", {"task": "look twice"})])
         return ask_often(request)
 
-    stage.models.answer_with(with_todo)
+    agent_runner.models.answer_with(with_todo)
     agent = callboard.Agent(
         name="looker", compression_threshold=800, can_ask_user=False, auto_continue=True, max_auto_continues=0
     )
-    await stage.run("go", target=agent, tools=[look])
-    summary = stage.models.requests[-1].json["messages"][1]["content"]
+    await agent_runner.run("go", target=agent, tools=[look])
+    summary = agent_runner.models.requests[-1].json["messages"][1]["content"]
     assert "[Todo list]\nGoal: see it all\nProgress: 0/1 completed\n  ○ 1. look twice" in summary
 
 
 @pytest.mark.parametrize("honest", [True, False])
-async def test_results_count_before_the_request_that_carries_them(stage: Stage, honest: bool) -> None:
+async def test_results_count_before_the_request_that_carries_them(agent_runner: AgentRunner, honest: bool) -> None:
     window = 3_000
 
     def big(number: int) -> str:
@@ -150,12 +150,12 @@ async def test_results_count_before_the_request_that_carries_them(stage: Stage, 
             return Reply(text="done", input_tokens=size, output_tokens=0)
         return Reply(calls=[("big", {"number": turn})], input_tokens=size, output_tokens=0)
 
-    stage.models.answer_with(answer)
+    agent_runner.models.answer_with(answer)
     agent = callboard.Agent(name="looker", compression_threshold=window, compression_keep_last=2, can_ask_user=False)
-    outcome = await stage.run("go", target=agent, tools=[big])
+    outcome = await agent_runner.run("go", target=agent, tools=[big])
     assert outcome.output == "done"
-    assert stage.of("history.compacted")
-    talk = [request for request in stage.models.requests if "You shorten" not in request.system]
+    assert agent_runner.of("history.compacted")
+    talk = [request for request in agent_runner.models.requests if "You shorten" not in request.system]
     assert max(len(request.body) // 4 for request in talk) < window + 1_500
 
 
@@ -183,29 +183,31 @@ def counting(rounds: int, tool: str = "wide", **arguments: object) -> Callable[[
     return answer
 
 
-def parted(stage: Stage) -> tuple[list[Request], list[Request]]:
+def parted(agent_runner: AgentRunner) -> tuple[list[Request], list[Request]]:
     """The requests of the conversation, and those for a summary."""
-    asked = [request for request in stage.models.requests if "You shorten the record" not in request.system]
-    return asked, [request for request in stage.models.requests if request not in asked]
+    asked = [request for request in agent_runner.models.requests if "You shorten the record" not in request.system]
+    return asked, [request for request in agent_runner.models.requests if request not in asked]
 
 
-async def windowed(stage: Stage, window: int, agent: callboard.Agent, *tools: Any, **options: Any) -> callboard.Outcome:
+async def windowed(
+    agent_runner: AgentRunner, window: int, agent: callboard.Agent, *tools: Any, **options: Any
+) -> callboard.Outcome:
     """A run with a model of this window."""
-    settings = json.loads(stage.models.config())
+    settings = json.loads(agent_runner.models.config())
     settings["clients"][0]["models"] = [{"name": "model", "max_input_tokens": window}]
-    (stage.config_dir / "config.yaml").write_text(json.dumps(settings))
-    async with callboard.Root(config_dir=stage.config_dir) as root:
+    (agent_runner.config_dir / "config.yaml").write_text(json.dumps(settings))
+    async with callboard.Root(config_dir=agent_runner.config_dir) as root:
         return await callboard.run(
-            agent, options.pop("prompt", "go"), tools=tools, root=root, on_event=stage.events.append, **options
+            agent, options.pop("prompt", "go"), tools=tools, root=root, on_event=agent_runner.events.append, **options
         )
 
 
-async def test_kept_turns_over_the_threshold_ask_for_no_summary_each_turn(stage: Stage) -> None:
-    stage.models.answer_with(counting(12))
+async def test_kept_turns_over_the_threshold_ask_for_no_summary_each_turn(agent_runner: AgentRunner) -> None:
+    agent_runner.models.answer_with(counting(12))
     agent = callboard.Agent(name="looker", compression_threshold=8_000, can_ask_user=False, max_turns=20)
-    outcome = await stage.run("Look at all things.", target=agent, tools=[wide])
+    outcome = await agent_runner.run("Look at all things.", target=agent, tools=[wide])
     assert outcome.output == "done"
-    asked, summaries = parted(stage)
+    asked, summaries = parted(agent_runner)
     assert len(asked) == 13
     assert len(summaries) <= 2
     assert max(len(request.body) // 4 for request in asked) < 8_500
@@ -213,12 +215,12 @@ async def test_kept_turns_over_the_threshold_ask_for_no_summary_each_turn(stage:
     assert last[-1] == wide(12)  # what the model has not read yet is whole
     assert all(text.startswith("begin") and " characters left out ...]" in text for text in last[:-1])
     assert last[-2].endswith(" :end 11")
-    shortened = stage.of("history.compacted")
+    shortened = agent_runner.of("history.compacted")
     assert all(data.tokens_now < data.tokens for data in shortened)
     assert sum(data.results for data in shortened) == 11
 
 
-async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> None:
+async def test_several_results_of_a_turn_stay_with_their_calls(agent_runner: AgentRunner) -> None:
     turns = iter(range(1, 9))
 
     def answer(request: Request) -> Reply:
@@ -229,10 +231,10 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
             return Reply(text="done", input_tokens=size)
         return Reply(calls=[("wide", {"number": each}) for each in range(next(turns))], input_tokens=size)
 
-    stage.models.answer_with(answer)
+    agent_runner.models.answer_with(answer)
     agent = callboard.Agent(name="looker", compression_threshold=12_000, compression_keep_last=2, can_ask_user=False)
-    assert (await stage.run("go", target=agent, tools=[wide])).output == "done"
-    for request in parted(stage)[0]:
+    assert (await agent_runner.run("go", target=agent, tools=[wide])).output == "done"
+    for request in parted(agent_runner)[0]:
         due: list[str] = []
         for message in request.json["messages"]:
             if message["role"] == "tool":
@@ -243,16 +245,16 @@ async def test_several_results_of_a_turn_stay_with_their_calls(stage: Stage) -> 
         assert due == []
 
 
-async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stage: Stage) -> None:
+async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(agent_runner: AgentRunner) -> None:
     def answer(request: Request) -> Reply:
         size = len(request.body) // 4
         if has_message(request.system, "work.agent.history.2"):
             return Reply(text="SUMMARY", input_tokens=size)
         return Reply(text="say " * 4_000, calls=[("look", {"number": 1})], input_tokens=size)
 
-    stage.models.answer_with(answer)
+    agent_runner.models.answer_with(answer)
     agent = callboard.Agent(name="looker", instructions="Look.", can_ask_user=False, max_turns=50)
-    outcome = await windowed(stage, 10_000, agent, look)
+    outcome = await windowed(agent_runner, 10_000, agent, look)
     assert (outcome.status, outcome.exit_code) == ("failed", 4)
     assert outcome.error is not None
     assert outcome.error.code == "window"
@@ -260,40 +262,42 @@ async def test_what_can_not_be_made_to_fit_ends_in_words_and_without_a_loop(stag
     assert has_message(told, "work.agent.history.too_large", agent="looker")
     assert has_message(told, "work.agent.history.too_large", window=10000)
     assert has_message(told, "work.agent.history.too_large")
-    asked, summaries = parted(stage)
+    asked, summaries = parted(agent_runner)
     assert len(summaries) <= 1
     assert max(len(request.body) // 4 for request in asked) <= 10_000
 
 
-async def test_system_prompt_and_tools_are_called_too_large_only_once_they_were_counted(stage: Stage) -> None:
+async def test_system_prompt_and_tools_are_called_too_large_only_once_they_were_counted(
+    agent_runner: AgentRunner,
+) -> None:
     agent = callboard.Agent(name="looker", instructions="rule " * 2_000, can_ask_user=False)
-    outcome = await windowed(stage, 1_000, agent, wide)  # whose provider counts 10
+    outcome = await windowed(agent_runner, 1_000, agent, wide)  # whose provider counts 10
     assert outcome.output == "ok"
-    stage.models.answer_with(counting(3))
-    outcome = await windowed(stage, 1_000, agent, wide)
+    agent_runner.models.answer_with(counting(3))
+    outcome = await windowed(agent_runner, 1_000, agent, wide)
     assert outcome.error is not None
     assert outcome.error.code == "window"
 
 
-async def test_a_prompt_over_the_window_ends_before_the_first_request(stage: Stage) -> None:
-    stage.models.answer_with(counting(1))
+async def test_a_prompt_over_the_window_ends_before_the_first_request(agent_runner: AgentRunner) -> None:
+    agent_runner.models.answer_with(counting(1))
     agent = callboard.Agent(name="looker", can_ask_user=False)
-    outcome = await windowed(stage, 1_000, agent, wide, prompt="word " * 5_000)
-    assert (outcome.exit_code, stage.models.requests) == (4, [])
+    outcome = await windowed(agent_runner, 1_000, agent, wide, prompt="word " * 5_000)
+    assert (outcome.exit_code, agent_runner.models.requests) == (4, [])
 
 
-async def test_what_the_model_has_not_read_is_cut_where_it_would_not_fit_else(stage: Stage) -> None:
-    stage.models.answer_with(counting(3))
+async def test_what_the_model_has_not_read_is_cut_where_it_would_not_fit_else(agent_runner: AgentRunner) -> None:
+    agent_runner.models.answer_with(counting(3))
     agent = callboard.Agent(name="looker", can_ask_user=False)
-    outcome = await windowed(stage, 4_000, agent, wide)
+    outcome = await windowed(agent_runner, 4_000, agent, wide)
     assert outcome.output == "done"
-    asked, summaries = parted(stage)
+    asked, summaries = parted(agent_runner)
     assert summaries == []
     assert max(len(request.body) // 4 for request in asked) < 4_000
 
 
-async def test_a_system_prompt_of_nine_tenths_of_the_window_leads_to_no_loop(stage: Stage) -> None:
-    stage.models.answer_with(counting(0))
+async def test_a_system_prompt_of_nine_tenths_of_the_window_leads_to_no_loop(agent_runner: AgentRunner) -> None:
+    agent_runner.models.answer_with(counting(0))
     agent = callboard.Agent(name="looker", instructions="rule " * 7_200, can_ask_user=False)
     history: list[Turn] = []
 
@@ -302,10 +306,10 @@ async def test_a_system_prompt_of_nine_tenths_of_the_window_leads_to_no_loop(sta
 
     for number in range(50):
         outcome = await windowed(
-            stage, 10_000, agent, prompt=f"prompt {number} " * 20, history=tuple(history), on_history=keep
+            agent_runner, 10_000, agent, prompt=f"prompt {number} " * 20, history=tuple(history), on_history=keep
         )
         assert outcome.output == "done"
-    asked, summaries = parted(stage)
+    asked, summaries = parted(agent_runner)
     assert len(asked) == 50
     assert len(summaries) <= 10
     assert max(len(request.body) // 4 for request in asked) < 10_500
@@ -333,10 +337,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 READER: dict[str, Any] = {"global_tools": ["fs_cat", "fs_write"], "can_ask_user": False, "compression_threshold": 8_000}
 
 
-async def test_the_whole_result_is_in_a_file_that_the_model_can_read(stage: Stage, state: Path) -> None:
+async def test_the_whole_result_is_in_a_file_that_the_model_can_read(agent_runner: AgentRunner, state: Path) -> None:
     there: list[list[Path]] = []
-    stage.models.answer_with(reading)
-    outcome = await stage.run(
+    agent_runner.models.answer_with(reading)
+    outcome = await agent_runner.run(
         "go",
         target=callboard.Agent(name="reader", **READER),
         tools=[wide],
@@ -345,45 +349,47 @@ async def test_the_whole_result_is_in_a_file_that_the_model_can_read(stage: Stag
     )
     assert outcome.output == "done"
     assert len(there[0]) == 1
-    *_, whole, written = stage.models.requests[-1].results
+    *_, whole, written = agent_runner.models.requests[-1].results
     assert whole == wide(0)
     assert has_message(written, "work.tools.builtin.allowed_paths.AllowedPaths.find.5")
     assert [*(state / "results").iterdir()] == []
 
 
-async def test_no_other_run_can_read_it(stage: Stage, state: Path) -> None:
+async def test_no_other_run_can_read_it(agent_runner: AgentRunner, state: Path) -> None:
     other = StoredResults(state / "results" / "run-other", temporary=True)
     (path,) = other.keep([("look", "secret")])
-    stage.models.script(Reply(calls=[("fs_cat", {"path": path})]), "done")
-    await stage.run("go", target=callboard.Agent(name="reader", **READER))
-    assert has_message(stage.models.requests[-1].results[0], "work.tools.builtin.allowed_paths.AllowedPaths.find.5")
+    agent_runner.models.script(Reply(calls=[("fs_cat", {"path": path})]), "done")
+    await agent_runner.run("go", target=callboard.Agent(name="reader", **READER))
+    assert has_message(
+        agent_runner.models.requests[-1].results[0], "work.tools.builtin.allowed_paths.AllowedPaths.find.5"
+    )
 
 
-async def test_a_model_that_reads_no_files_is_told_of_none(stage: Stage, state: Path) -> None:
-    stage.models.answer_with(counting(3))
+async def test_a_model_that_reads_no_files_is_told_of_none(agent_runner: AgentRunner, state: Path) -> None:
+    agent_runner.models.answer_with(counting(3))
     agent = callboard.Agent(name="looker", can_ask_user=False, compression_threshold=8_000)
-    await stage.run("go", target=agent, tools=[wide])
-    assert stage.of("history.compacted")
-    assert str(state) not in stage.models.requests[-1].results[0]
+    await agent_runner.run("go", target=agent, tools=[wide])
+    assert agent_runner.of("history.compacted")
+    assert str(state) not in agent_runner.models.requests[-1].results[0]
     assert not state.exists() or not [*state.rglob("*.txt")]
 
 
-async def test_what_a_session_has_cut_stays_with_it(stage: Stage, state: Path) -> None:
-    stage.plain(
+async def test_what_a_session_has_cut_stays_with_it(agent_runner: AgentRunner, state: Path) -> None:
+    agent_runner.plain(
         "global_tools: [fs_cat]\ncan_ask_user: false\ncompression_threshold: 8000\ncompression_keep_last: 20",
         name="clerk",
     )
-    sessions = stage.root.sessions
+    sessions = agent_runner.root.sessions
     hooks = RunCallbacks(tools=(function_tool(wide),))
-    stage.models.answer_with(counting(2))
-    speak = partial(say, stage.root, None, "work", agent="clerk", compress=False)
+    agent_runner.models.answer_with(counting(2))
+    speak = partial(say, agent_runner.root, None, "work", agent="clerk", compress=False)
     await speak(RunRequest(target="clerk", prompt="look"), hooks)
     stored = await sessions.get(None, "work", agent="clerk")
     (path,) = (sessions.store.path(stored.id, "clerk").parent / "results").iterdir()
     assert path.read_text() == wide(1)
-    stage.models.answer_with(counting(1, "fs_cat", path=str(path)))
+    agent_runner.models.answer_with(counting(1, "fs_cat", path=str(path)))
     await speak(RunRequest(target="clerk", prompt="read"), hooks)
-    asked = stage.models.requests[-1]
+    asked = agent_runner.models.requests[-1]
     assert asked.results[-1] == wide(1)
     assert [len(text) < 2_000 for text in asked.results] == [True, True, False]
     stored = await sessions.get(None, "work", agent="clerk")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import fragment, has_message
 
@@ -22,7 +22,7 @@ def is_child(request: Request) -> bool:
     return "I am a child" in request.system
 
 
-async def test_case_79_todos_are_counted_from_one_and_told_by_either_type_of_id(wired: Stage) -> None:
+async def test_case_79_todos_are_counted_from_one_and_told_by_either_type_of_id(wired: AgentRunner) -> None:
     wired.plain("auto_continue: true\nmax_auto_continues: 0", name="clerk")
     wired.models.script(
         Reply(calls=[("todo__init", {"goal": "g"}), ("todo__add", {"task": "a"}), ("todo__add", {"task": "b"})]),
@@ -37,7 +37,7 @@ async def test_case_79_todos_are_counted_from_one_and_told_by_either_type_of_id(
     assert [todo["done"] for todo in results[5]["todos"]] == [False, True]
 
 
-async def test_case_80_two_open_todos_and_two_continues_are_two_more_turns(wired: Stage) -> None:
+async def test_case_80_two_open_todos_and_two_continues_are_two_more_turns(wired: AgentRunner) -> None:
     wired.plain("auto_continue: true\nmax_auto_continues: 2", name="clerk")
     wired.models.script(
         Reply(calls=[("todo__add", {"task": "a"}), ("todo__add", {"task": "b"})]), "one", "two", "three", "never"
@@ -46,7 +46,7 @@ async def test_case_80_two_open_todos_and_two_continues_are_two_more_turns(wired
     assert "Progress: 0/2 completed" in wired.models.requests[-1].prompt
 
 
-async def test_case_81_the_fifth_of_four_is_refused_until_one_has_ended(wired: Stage) -> None:
+async def test_case_81_the_fifth_of_four_is_refused_until_one_has_ended(wired: AgentRunner) -> None:
     wired.plain(BOSS.format(most=4), name="boss")
     wired.plain("instructions: I am a child", name="kid")
     spawn = ("agent__spawn", {"agent": "kid", "prompt": "work"})
@@ -73,7 +73,7 @@ async def test_case_81_the_fifth_of_four_is_refused_until_one_has_ended(wired: S
     assert json.loads(outcome.output)["status"] == "ok"
 
 
-async def test_case_82_depth_is_limited(wired: Stage) -> None:
+async def test_case_82_depth_is_limited(wired: AgentRunner) -> None:
     wired.plain(BOSS.format(most=4) + "\nmax_agent_depth: 3", name="boss")
 
     def answer(request: Request) -> Reply | str:
@@ -108,7 +108,7 @@ def deeper(request: Request) -> Reply | str:
 )
 @pytest.mark.sample(8)
 async def test_the_bound_of_the_first_agent_counts_and_is_never_raised_below(
-    wired: Stage, root: int | None, below: int | None, told: str
+    wired: AgentRunner, root: int | None, below: int | None, told: str
 ) -> None:
     for name, depth in (("first", root), ("boss", below)):
         wired.plain(BOSS.format(most=4) + (f"\nmax_agent_depth: {depth}" if depth else ""), name=name)
@@ -116,7 +116,7 @@ async def test_the_bound_of_the_first_agent_counts_and_is_never_raised_below(
     assert (await wired.run("go", target="first")).output == f"Max agent depth exceeded ({told})"
 
 
-async def test_case_83_a_child_is_collected_once(wired: Stage) -> None:
+async def test_case_83_a_child_is_collected_once(wired: AgentRunner) -> None:
     wired.plain(BOSS.format(most=4), name="boss")
     wired.plain("instructions: I am a child", name="kid")
 
@@ -142,7 +142,7 @@ async def test_case_83_a_child_is_collected_once(wired: Stage) -> None:
     assert has_message(results[2]["message"], "engine.conversation.team.Team._not_found.3")
 
 
-async def test_case_84_a_finished_task_starts_the_agent_of_the_next(wired: Stage) -> None:
+async def test_case_84_a_finished_task_starts_the_agent_of_the_next(wired: AgentRunner) -> None:
     wired.plain(BOSS.format(most=4), name="boss")
     wired.plain("instructions: I am a child", name="kid")
 
@@ -172,14 +172,14 @@ async def test_case_84_a_finished_task_starts_the_agent_of_the_next(wired: Stage
     assert [task["status"] for task in results[6]["tasks"]] == ["completed", "completed"]
 
 
-async def test_case_85_an_agent_needs_a_prompt(wired: Stage) -> None:
+async def test_case_85_an_agent_needs_a_prompt(wired: AgentRunner) -> None:
     wired.plain(BOSS.format(most=4), name="boss")
     wired.models.script(Reply(calls=[("agent__task_create", {"subject": "x", "agent": "kid"})]), "done")
     await wired.run("go", target="boss")
     assert has_message(wired.models.requests[1].results[0], "work.agent.team_state.TaskQueue.create")
 
 
-async def test_case_87_the_parent_answers_its_childs_question(wired: Stage) -> None:
+async def test_case_87_the_parent_answers_its_childs_question(wired: AgentRunner) -> None:
     wired.plain(BOSS.format(most=4), name="boss")
     wired.plain("instructions: I am a child", name="kid")
 
@@ -205,7 +205,7 @@ async def test_case_87_the_parent_answers_its_childs_question(wired: Stage) -> N
     )
 
 
-async def test_case_88_a_long_answer_of_a_child_is_summarized(wired: Stage) -> None:
+async def test_case_88_a_long_answer_of_a_child_is_summarized(wired: AgentRunner) -> None:
     wired.plain(BOSS.format(most=4) + "\nsummarization_threshold: 4000", name="boss")
     wired.plain("instructions: I am a child", name="kid")
     sizes = iter([4_000, 3_999])
@@ -228,7 +228,7 @@ async def test_case_88_a_long_answer_of_a_child_is_summarized(wired: Stage) -> N
     assert json.loads(results[3])["output"] == "x" * 3_999
 
 
-async def test_case_89_the_third_identical_call_is_not_played(wired: Stage) -> None:
+async def test_case_89_the_third_identical_call_is_not_played(wired: AgentRunner) -> None:
     wired.plain("global_tools: [get_current_time]\ncan_ask_user: false", name="clerk")
     wired.models.script(*[Reply(calls=[("get_current_time", {})])] * 3, "done")
     outcome = await wired.run("go", target="clerk")
@@ -237,7 +237,7 @@ async def test_case_89_the_third_identical_call_is_not_played(wired: Stage) -> N
     assert outcome.tool_calls == 2
 
 
-async def test_case_92_results_of_tool_files(wired: Stage) -> None:
+async def test_case_92_results_of_tool_files(wired: AgentRunner) -> None:
     home = wired.plain("can_ask_user: false", name="clerk")
     (home / "tools.sh").write_text(
         '# @cmd One.\none() { printf \'{"x":1}\' >> "$LLM_OUTPUT"; }\n'

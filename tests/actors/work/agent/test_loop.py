@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import has_message
 
@@ -19,7 +19,7 @@ def add(a: int, b: int) -> int:
 AGENT = callboard.Agent(name="clerk", instructions="Count.", can_ask_user=False)
 
 
-async def test_a_tool_is_called_and_its_result_told(wired: Stage) -> None:
+async def test_a_tool_is_called_and_its_result_told(wired: AgentRunner) -> None:
     wired.models.script(Reply(text="I add.", calls=[("add", {"a": 2, "b": 3})]), "It is 5.")
     outcome = await wired.run("2+3?", target=AGENT, tools=[add])
     assert outcome.output == "I add.\nIt is 5."
@@ -28,7 +28,7 @@ async def test_a_tool_is_called_and_its_result_told(wired: Stage) -> None:
     wired.check_stream()
 
 
-async def test_several_calls_of_one_turn_run_at_once(wired: Stage) -> None:
+async def test_several_calls_of_one_turn_run_at_once(wired: AgentRunner) -> None:
     waiting = trio.Event()
 
     async def first() -> str:
@@ -45,7 +45,7 @@ async def test_several_calls_of_one_turn_run_at_once(wired: Stage) -> None:
     assert wired.models.requests[1].results == ["first", "second"]
 
 
-async def test_malformed_arguments_are_told_and_the_run_goes_on(wired: Stage) -> None:
+async def test_malformed_arguments_are_told_and_the_run_goes_on(wired: AgentRunner) -> None:
     wired.models.script(Reply(calls=[("add", '{"a": 2, "b":')]), Reply(calls=[("add", {"a": 1, "b": 1})]), "2")
     outcome = await wired.run("1+1?", target=AGENT, tools=[add])
     assert outcome.output == "2"
@@ -54,14 +54,14 @@ async def test_malformed_arguments_are_told_and_the_run_goes_on(wired: Stage) ->
     assert told[1] == "2"
 
 
-async def test_an_unknown_tool_is_told_and_the_run_goes_on(wired: Stage) -> None:
+async def test_an_unknown_tool_is_told_and_the_run_goes_on(wired: AgentRunner) -> None:
     wired.models.script(Reply(calls=[("substract", {"a": 2})]), "sorry")
     outcome = await wired.run("2-1?", target=AGENT, tools=[add])
     assert outcome.output == "sorry"
     assert "Unknown tool 'substract'" in wired.models.requests[1].results[0]
 
 
-async def test_silent_tools_do_not_end_the_conversation(wired: Stage) -> None:
+async def test_silent_tools_do_not_end_the_conversation(wired: AgentRunner) -> None:
     def silent() -> None: ...
 
     wired.models.script(Reply(calls=[("silent", {})]), "done")
@@ -70,7 +70,7 @@ async def test_silent_tools_do_not_end_the_conversation(wired: Stage) -> None:
 
 
 async def test_a_connection_that_breaks_in_the_middle_is_tried_again(
-    wired: Stage, autojump_clock: trio.testing.MockClock
+    wired: AgentRunner, autojump_clock: trio.testing.MockClock
 ) -> None:
     played = []
 
@@ -87,7 +87,7 @@ async def test_a_connection_that_breaks_in_the_middle_is_tried_again(
     assert "llm.retry" in wired.kinds("llm")
 
 
-async def test_an_endless_loop_of_calls_is_ended_with_a_clear_error(stage: Stage) -> None:
+async def test_an_endless_loop_of_calls_is_ended_with_a_clear_error(agent_runner: AgentRunner) -> None:
     turn = 0
 
     def answer(request: Request) -> Reply:
@@ -95,8 +95,8 @@ async def test_an_endless_loop_of_calls_is_ended_with_a_clear_error(stage: Stage
         turn += 1
         return Reply(calls=[("add", {"a": turn, "b": 1})])
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", target=callboard.Agent(name="x", max_turns=5), tools=[add])
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", target=callboard.Agent(name="x", max_turns=5), tools=[add])
     assert (outcome.status, outcome.exit_code) == ("failed", 4)
     assert outcome.error is not None
     assert has_message(
@@ -106,17 +106,19 @@ async def test_an_endless_loop_of_calls_is_ended_with_a_clear_error(stage: Stage
     assert outcome.error.code == TurnsReached.code
 
 
-async def test_a_limit_of_the_run_ends_it(stage: Stage) -> None:
-    stage.models.answer_with(lambda request: Reply(text="more", calls=[("add", {"a": len(request.body), "b": 1})]))
-    outcome = await stage.run("go", target=AGENT, tools=[add], limits=callboard.Limits(max_turns=3))
+async def test_a_limit_of_the_run_ends_it(agent_runner: AgentRunner) -> None:
+    agent_runner.models.answer_with(
+        lambda request: Reply(text="more", calls=[("add", {"a": len(request.body), "b": 1})])
+    )
+    outcome = await agent_runner.run("go", target=AGENT, tools=[add], limits=callboard.Limits(max_turns=3))
     assert (outcome.status, outcome.exit_code) == ("failed", 4)
     assert outcome.turns == 3
 
 
-async def test_a_hostile_reply_leaves_a_living_run(stage: Stage) -> None:
+async def test_a_hostile_reply_leaves_a_living_run(agent_runner: AgentRunner) -> None:
     many = {f"k{i}": i for i in range(10_000)}
-    stage.models.script(Reply(calls=[("x" * 1_000_000, {}), ("add", many), ("add", {"a": 1, "b": 2})]), "done")
-    outcome = await stage.run("go", target=AGENT, tools=[add])
+    agent_runner.models.script(Reply(calls=[("x" * 1_000_000, {}), ("add", many), ("add", {"a": 1, "b": 2})]), "done")
+    outcome = await agent_runner.run("go", target=AGENT, tools=[add])
     assert outcome.output == "done"
-    assert stage.models.requests[1].results[2] == "3"
-    assert len(stage.models.requests[1].body) < 300_000
+    assert agent_runner.models.requests[1].results[2] == "3"
+    assert len(agent_runner.models.requests[1].body) < 300_000

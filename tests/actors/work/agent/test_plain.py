@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 
 
-async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: Stage) -> None:
-    stage.plain(
+async def test_a_plain_agent_answers_the_prompt_under_its_instructions(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(
         """
         model: fake:small
         temperature: 0.2
@@ -19,11 +19,11 @@ async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: St
         """,
         name="poet",
     )
-    stage.models.script("a poem")
-    outcome = await stage.run("write", target="poet")
+    agent_runner.models.script("a poem")
+    outcome = await agent_runner.run("write", target="poet")
     assert outcome.output == "a poem"
     assert outcome.status == "done"
-    (request,) = stage.models.requests
+    (request,) = agent_runner.models.requests
     assert request.json["model"] == "small"
     assert (request.json["temperature"], request.json["top_p"]) == (0.2, 0.5)
     assert request.json["messages"] == [
@@ -32,44 +32,44 @@ async def test_a_plain_agent_answers_the_prompt_under_its_instructions(stage: St
     ]
     assert "tools" not in request.json
     assert outcome.usage["fake:small"].output_tokens == 5
-    stage.check_stream()
-    assert stage.events[0].data.dialect == "agent"
+    agent_runner.check_stream()
+    assert agent_runner.events[0].data.dialect == "agent"
 
 
-async def test_without_instructions_there_is_no_system_message(stage: Stage) -> None:
-    stage.plain("can_ask_user: false", name="talker")
-    await stage.run("hi", target="talker")
-    assert [message["role"] for message in stage.models.requests[0].json["messages"]] == ["user"]
+async def test_without_instructions_there_is_no_system_message(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("can_ask_user: false", name="talker")
+    await agent_runner.run("hi", target="talker")
+    assert [message["role"] for message in agent_runner.models.requests[0].json["messages"]] == ["user"]
 
 
-async def test_variables_can_be_given(stage: Stage) -> None:
-    stage.plain(
+async def test_variables_can_be_given(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(
         'instructions: "{{who}}"\nvariables: [{name: who, description: whom}]\ncan_ask_user: false', name="poet"
     )
-    await stage.run("write", target="poet", variables={"who": "Homer"})
-    assert stage.models.requests[0].json["messages"][0]["content"] == "Homer"
+    await agent_runner.run("write", target="poet", variables={"who": "Homer"})
+    assert agent_runner.models.requests[0].json["messages"][0]["content"] == "Homer"
 
 
-async def test_an_error_of_the_model_fails_the_run(stage: Stage) -> None:
-    stage.plain("instructions: talk", name="poet")
-    stage.models.script(Reply(status=400, error="too long"))
-    outcome = await stage.run("write", target="poet")
+async def test_an_error_of_the_model_fails_the_run(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: talk", name="poet")
+    agent_runner.models.script(Reply(status=400, error="too long"))
+    outcome = await agent_runner.run("write", target="poet")
     assert outcome.error is not None
     assert "too long" in outcome.error.message
     assert (outcome.status, outcome.output, outcome.exit_code) == ("failed", "", 1)
     assert outcome.nodes == {}
 
 
-async def test_cancelling_closes_the_connection(stage: Stage) -> None:
-    stage.plain("instructions: talk", name="poet")
-    stage.models.script(Reply("never", hold=trio.Event()))
+async def test_cancelling_closes_the_connection(agent_runner: AgentRunner) -> None:
+    agent_runner.plain("instructions: talk", name="poet")
+    agent_runner.models.script(Reply("never", hold=trio.Event()))
     async with trio.open_nursery() as nursery:
 
         async def cancel() -> None:
-            await stage.models.arrived(1)
+            await agent_runner.models.arrived(1)
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(cancel)
-        await stage.run("write", target="poet")
-    await stage.models.until(lambda server: server.cut == 1)
-    stage.check_stream()
+        await agent_runner.run("write", target="poet")
+    await agent_runner.models.until(lambda server: server.cut == 1)
+    agent_runner.check_stream()

@@ -263,7 +263,7 @@ async def test_the_failure_of_an_agent_fails_its_task_and_tells_the_dependents()
         assert news["payload"] == {"type": "task_completed", "task_id": "task_1", "summary": "failed: out of luck"}
 
 
-async def test_a_full_house_lets_tasks_wait_and_each_free_place_takes_the_next() -> None:
+async def test_at_capacity_tasks_wait_and_each_free_place_takes_the_next() -> None:
     doors: dict[str, trio.Event] = {}
     order: list[str] = []
 

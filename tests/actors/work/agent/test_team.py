@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.descendants import living
 from support.fake_models import Reply, Request
 from support.messages import has_message
@@ -46,11 +46,11 @@ def turns(request: Request) -> int:
 class People:
     """A front end that collects questions and answers when told to."""
 
-    def __init__(self, stage: Stage, name: str = "people") -> None:
+    def __init__(self, agent_runner: AgentRunner, name: str = "people") -> None:
         self.name = name
         self.questions: list[Question] = []
         self.closed_by: dict[str, str] = {}
-        self._desk = stage.root.questions
+        self._desk = agent_runner.root.questions
         self._news = trio.Event()
 
     def asked(self, question: Question) -> None:
@@ -86,20 +86,20 @@ def eight_who_ask(request: Request) -> Reply | str:
     return " / ".join(sorted(each["output"] for each in done))
 
 
-async def ask_and_answer(stage: Stage, seed: int) -> None:
+async def ask_and_answer(agent_runner: AgentRunner, seed: int) -> None:
     rng = random.Random(seed)
     order = list(range(8))
     rng.shuffle(order)
-    people = [People(stage, name) for name in ("terminal", "browser", "phone")]
-    stage.plain(PARENT, name="boss")
-    stage.plain("instructions: ask", name="kid")
-    stage.models.answer_with(eight_who_ask)
+    people = [People(agent_runner, name) for name in ("terminal", "browser", "phone")]
+    agent_runner.plain(PARENT, name="boss")
+    agent_runner.plain("instructions: ask", name="kid")
+    agent_runner.models.answer_with(eight_who_ask)
     outcome: list[Any] = []
 
     async def run() -> None:
-        outcome.append(await stage.run("go", target="boss"))
+        outcome.append(await agent_runner.run("go", target="boss"))
 
-    desk = stage.root.questions
+    desk = agent_runner.root.questions
     with desk.attach(people[0]), desk.attach(people[1]), desk.attach(people[2]):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run)
@@ -116,28 +116,30 @@ async def ask_and_answer(stage: Stage, seed: int) -> None:
                     await trio.testing.wait_all_tasks_blocked()
     assert outcome[0].output == " / ".join(f"child {i} is n{i}" for i in range(8))
     assert [child.status for child in outcome[0].children] == ["completed"] * 8
-    assert stage.kinds("actor.restarted") == []
-    assert Counter(stage.kinds("question")) == {"question.asked": 8, "question.answered": 8}
-    stage.check_stream()
+    assert agent_runner.kinds("actor.restarted") == []
+    assert Counter(agent_runner.kinds("question")) == {"question.asked": 8, "question.answered": 8}
+    agent_runner.check_stream()
 
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(20))
-async def test_eight_children_are_answered_in_any_order_over_three_front_ends(stage: Stage, seed: int) -> None:
-    await ask_and_answer(stage, seed)
+async def test_eight_children_are_answered_in_any_order_over_three_front_ends(
+    agent_runner: AgentRunner, seed: int
+) -> None:
+    await ask_and_answer(agent_runner, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(20, 200))
-async def test_eight_children_are_answered_in_two_hundred_orders(stage: Stage, seed: int) -> None:
-    await ask_and_answer(stage, seed)
+async def test_eight_children_are_answered_in_two_hundred_orders(agent_runner: AgentRunner, seed: int) -> None:
+    await ask_and_answer(agent_runner, seed)
 
 
 async def test_unanswered_children_go_by_their_own_judgment_after_the_timeout(
-    stage: Stage, autojump_clock: trio.testing.MockClock
+    agent_runner: AgentRunner, autojump_clock: trio.testing.MockClock
 ) -> None:
-    stage.plain(PARENT + "escalation_timeout: 60", name="boss")
-    stage.plain("instructions: ask", name="kid")
+    agent_runner.plain(PARENT + "escalation_timeout: 60", name="boss")
+    agent_runner.plain("instructions: ask", name="kid")
 
     def answer(request: Request) -> Reply | str:
         first = request.json["messages"][-1]
@@ -149,17 +151,17 @@ async def test_unanswered_children_go_by_their_own_judgment_after_the_timeout(
             return str(json.loads(first["content"])["output"])
         return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", target="boss")
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", target="boss")
     assert json.loads(outcome.output) == {
         "error": "Escalation timed out after 60 seconds waiting for user response",
         "fallback": "Make your best judgment and proceed",
     }
 
 
-async def test_the_parents_model_is_shown_the_question_and_may_answer_it(stage: Stage) -> None:
-    stage.plain(PARENT, name="boss")
-    stage.plain("instructions: ask", name="kid")
+async def test_the_parents_model_is_shown_the_question_and_may_answer_it(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(PARENT, name="boss")
+    agent_runner.plain("instructions: ask", name="kid")
 
     def answer(request: Request) -> Reply | str:
         if "child" in str(request.json["messages"][1]["content"]):
@@ -177,17 +179,17 @@ async def test_the_parents_model_is_shown_the_question_and_may_answer_it(stage: 
             return str(last["output"])
         return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", target="boss")
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", target="boss")
     assert outcome.output == '{"answer":"no"}'
-    (answered,) = stage.of("question.answered")
+    (answered,) = agent_runner.of("question.answered")
     assert answered.by.endswith("/boss")
 
 
-async def test_a_grandchilds_question_reaches_the_root_with_its_path(stage: Stage) -> None:
-    stage.plain(PARENT, name="boss")
-    stage.plain(PARENT, name="middle")
-    stage.plain("instructions: ask", name="kid")
+async def test_a_grandchilds_question_reaches_the_root_with_its_path(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(PARENT, name="boss")
+    agent_runner.plain(PARENT, name="middle")
+    agent_runner.plain("instructions: ask", name="kid")
 
     def answer(request: Request) -> Reply | str:
         prompt = str(request.json["messages"][1]["content"])
@@ -201,14 +203,14 @@ async def test_a_grandchilds_question_reaches_the_root_with_its_path(stage: Stag
             return str(last["output"])
         return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
 
-    stage.models.answer_with(answer)
-    people = People(stage)
+    agent_runner.models.answer_with(answer)
+    people = People(agent_runner)
     outcome: list[Any] = []
-    with stage.root.questions.attach(people):
+    with agent_runner.root.questions.attach(people):
         async with trio.open_nursery() as nursery:
 
             async def run() -> None:
-                outcome.append(await stage.run("go", target="boss"))
+                outcome.append(await agent_runner.run("go", target="boss"))
 
             nursery.start_soon(run)
             await people.count(1)
@@ -259,14 +261,14 @@ def slow():
 '''
 
 
-async def cancel_at(stage: Stage, moment: int) -> bool:
+async def cancel_at(agent_runner: AgentRunner, moment: int) -> bool:
     """Run, cancel at the event of that number, check that all is over; whether it came to that event."""
-    stage.plain(PARENT, name="boss")
-    (stage.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
-    stage.models.answer_with(busy)
-    before = living(stage.root.kernel)
+    agent_runner.plain(PARENT, name="boss")
+    (agent_runner.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
+    agent_runner.models.answer_with(busy)
+    before = living(agent_runner.root.kernel)
     count = 0
-    with trio.CancelScope() as scope, stage.root.questions.attach(People(stage)):
+    with trio.CancelScope() as scope, agent_runner.root.questions.attach(People(agent_runner)):
 
         def on_event(event: Event) -> None:
             nonlocal count
@@ -275,17 +277,17 @@ async def cancel_at(stage: Stage, moment: int) -> bool:
                 scope.cancel()
 
         with trio.move_on_after(3):
-            await stage.run("go", target="boss", on_event=on_event)
-    stage.check_stream()
-    assert stage.events[-1].kind == "run.cancelled"
-    check_ends(stage.events)
-    assert {process.pid: process.cmdline() for process in living(stage.root.kernel) - before} == {}
-    assert stage.root.questions.open == ()
-    children = stage.events[-1].data.outcome["children"]
+            await agent_runner.run("go", target="boss", on_event=on_event)
+    agent_runner.check_stream()
+    assert agent_runner.events[-1].kind == "run.cancelled"
+    check_ends(agent_runner.events)
+    assert {process.pid: process.cmdline() for process in living(agent_runner.root.kernel) - before} == {}
+    assert agent_runner.root.questions.open == ()
+    children = agent_runner.events[-1].data.outcome["children"]
     said = {child["output"] for child in children}
     assert {child["status"] for child in children} <= {"cancelled"}
     assert said <= {"", "hm", "I will wait", "I will ask"}
-    responses = sum(event.kind == "llm.response" and "/children/" in event.actor for event in stage.events)
+    responses = sum(event.kind == "llm.response" and "/children/" in event.actor for event in agent_runner.events)
     assert sum(child["turns"] for child in children) >= responses - len(children)
     return scope.cancel_called
 
@@ -304,51 +306,53 @@ MOMENTS = [random.Random(seed).randrange(3, 100) for seed in range(100)]
 
 @pytest.mark.parametrize("moment", MOMENTS[:10])
 @pytest.mark.sample(4)
-async def test_cancelled_at_any_moment_a_family_leaves_nothing(stage: Stage, moment: int) -> None:
-    await cancel_at(stage, moment)
+async def test_cancelled_at_any_moment_a_family_leaves_nothing(agent_runner: AgentRunner, moment: int) -> None:
+    await cancel_at(agent_runner, moment)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_cancelled_at_a_hundred_moments_a_family_leaves_nothing(stage: Stage, moment: int) -> None:
-    await cancel_at(stage, moment)
+async def test_cancelled_at_a_hundred_moments_a_family_leaves_nothing(agent_runner: AgentRunner, moment: int) -> None:
+    await cancel_at(agent_runner, moment)
 
 
-async def test_what_cancelled_children_had_said_is_in_the_parents_record(stage: Stage, tmp_path: Path) -> None:
-    stage.plain(PARENT, name="boss")
-    (stage.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
-    stage.models.answer_with(busy)
-    people = People(stage)
-    with trio.CancelScope() as scope, stage.root.questions.attach(people):
+async def test_what_cancelled_children_had_said_is_in_the_parents_record(
+    agent_runner: AgentRunner, tmp_path: Path
+) -> None:
+    agent_runner.plain(PARENT, name="boss")
+    (agent_runner.plain("instructions: work", name="kid") / "tools.py").write_text(TOOLS)
+    agent_runner.models.answer_with(busy)
+    people = People(agent_runner)
+    with trio.CancelScope() as scope, agent_runner.root.questions.attach(people):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(stage.run, "go", "boss")
+            nursery.start_soon(agent_runner.run, "go", "boss")
 
             def under_way(tool: str) -> int:
                 kinds = ("tool.call.started", "tool.call.finished")
-                started, finished = ([data.tool for data in stage.of(kind)].count(tool) for kind in kinds)
+                started, finished = ([data.tool for data in agent_runner.of(kind)].count(tool) for kind in kinds)
                 return started - finished
 
             # A collect that is under way when a child asks returns with the question, and is made again.
             await until(lambda: (under_way("slow"), under_way("user__input"), under_way("agent__collect")) == (2, 1, 4))
             scope.cancel()
-    outcome = stage.events[-1].data.outcome
+    outcome = agent_runner.events[-1].data.outcome
     said = sorted(child["output"] for child in outcome["children"])
     assert said == ["I will ask", "I will wait", "I will wait", "hm"]
     assert {child["status"] for child in outcome["children"]} == {"cancelled"}
 
 
 @pytest.mark.parametrize("moment", [40, 60, 80])
-async def test_the_record_of_an_agent_follows_from_its_messages(stage: Stage, moment: int) -> None:
+async def test_the_record_of_an_agent_follows_from_its_messages(agent_runner: AgentRunner, moment: int) -> None:
     with twins() as made:
-        await cancel_at(stage, moment)
+        await cancel_at(agent_runner, moment)
     talked = [(twin.first, twin.twin) for twin in made if isinstance(twin.first, ConversationDecider)]
     assert any(talk.record.children for talk, _ in talked)
     assert [talk.record for talk, _ in talked] == [again.record for _, again in talked]
 
 
-async def test_what_a_reply_had_said_when_it_was_cancelled_is_kept(stage: Stage) -> None:
-    stage.plain(PARENT, name="boss")
-    stage.plain("instructions: work", name="kid")
+async def test_what_a_reply_had_said_when_it_was_cancelled_is_kept(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(PARENT, name="boss")
+    agent_runner.plain("instructions: work", name="kid")
 
     def answer(request: Request) -> Reply | str:
         if request.json["messages"][-1]["content"] == "talk":
@@ -357,21 +361,21 @@ async def test_what_a_reply_had_said_when_it_was_cancelled_is_kept(stage: Stage)
             return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "talk"})])
         return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
 
-    stage.models.answer_with(answer)
+    agent_runner.models.answer_with(answer)
     with trio.CancelScope() as scope:
 
         def on_event(event: Event) -> None:
-            if event.kind == "llm.delta" and len(stage.of("llm.delta")) == 10:
+            if event.kind == "llm.delta" and len(agent_runner.of("llm.delta")) == 10:
                 scope.cancel()
 
-        await stage.run("go", target="boss", on_event=on_event)
-    (child,) = stage.events[-1].data.outcome["children"]
+        await agent_runner.run("go", target="boss", on_event=on_event)
+    (child,) = agent_runner.events[-1].data.outcome["children"]
     assert child["output"].startswith("word word ")
 
 
-async def test_what_a_child_graph_had_said_when_it_was_cancelled_is_kept(stage: Stage) -> None:
-    stage.plain(PARENT, name="boss")
-    stage.agent(
+async def test_what_a_child_graph_had_said_when_it_was_cancelled_is_kept(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(PARENT, name="boss")
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -390,21 +394,21 @@ async def test_what_a_child_graph_had_said_when_it_was_cancelled_is_kept(stage: 
             return Reply(calls=[("agent__spawn", {"agent": "kid", "prompt": "work"})])
         return Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
 
-    stage.models.answer_with(answer)
+    agent_runner.models.answer_with(answer)
     with trio.CancelScope() as scope:
 
         def on_event(event: Event) -> None:
             if event.kind == "node.entered" and event.data.node == "b":
                 scope.cancel()
 
-        await stage.run("go", target="boss", on_event=on_event)
-    (child,) = stage.events[-1].data.outcome["children"]
+        await agent_runner.run("go", target="boss", on_event=on_event)
+    (child,) = agent_runner.events[-1].data.outcome["children"]
     assert (child["output"], child["turns"]) == ("one done", 1)
 
 
-async def test_a_question_of_a_childs_tool_ends_in_time_where_nobody_is(stage: Stage) -> None:
-    stage.plain(PARENT + "escalation_timeout: 1", name="boss")
-    (stage.plain("instructions: work", name="kid") / "tools.py").write_text(
+async def test_a_question_of_a_childs_tool_ends_in_time_where_nobody_is(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(PARENT + "escalation_timeout: 1", name="boss")
+    (agent_runner.plain("instructions: work", name="kid") / "tools.py").write_text(
         'def ask():\n    """Asks."""\n    return input("Who?")\n'
     )
 
@@ -420,8 +424,8 @@ async def test_a_question_of_a_childs_tool_ends_in_time_where_nobody_is(stage: S
             else Reply(calls=[("agent__collect", {"id": spawned(request)[0]})])
         )
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("go", target="boss")
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("go", target="boss")
     assert "tool_call_error" in outcome.output
     assert has_message(outcome.output, "supervisors.escalation._too_late", seconds=1)
 
@@ -439,10 +443,10 @@ def collects_one(request: Request) -> Reply | str:
 
 
 async def test_a_spawned_graph_that_goes_on_over_a_failure_is_failed_for_its_parent_and_for_the_run(
-    stage: Stage,
+    agent_runner: AgentRunner,
 ) -> None:
-    stage.plain(PARENT, name="boss")
-    stage.agent(
+    agent_runner.plain(PARENT, name="boss")
+    agent_runner.agent(
         """
         start: a
         nodes:
@@ -451,8 +455,8 @@ async def test_a_spawned_graph_that_goes_on_over_a_failure_is_failed_for_its_par
         """,
         name="kid",
     )
-    stage.models.answer_with(collects_one)
-    outcome = await stage.run("go", target="boss")
+    agent_runner.models.answer_with(collects_one)
+    outcome = await agent_runner.run("go", target="boss")
     cause = "fake:model: no such model (HTTP 404)"
     assert outcome.output == f'Failed("{cause}") so LLM node failed: {cause}'
     (child,) = outcome.children
@@ -461,10 +465,10 @@ async def test_a_spawned_graph_that_goes_on_over_a_failure_is_failed_for_its_par
     assert [(failure.node, failure.message) for failure in outcome.failures] == [("a", cause)]
 
 
-async def test_a_spawned_agent_that_fails_is_a_result_that_its_parent_reads(stage: Stage) -> None:
-    stage.plain(PARENT, name="boss")
-    stage.plain("instructions: kid\ncan_ask_user: false", name="kid")
-    stage.models.answer_with(collects_one)
-    outcome = await stage.run("go", target="boss")
+async def test_a_spawned_agent_that_fails_is_a_result_that_its_parent_reads(agent_runner: AgentRunner) -> None:
+    agent_runner.plain(PARENT, name="boss")
+    agent_runner.plain("instructions: kid\ncan_ask_user: false", name="kid")
+    agent_runner.models.answer_with(collects_one)
+    outcome = await agent_runner.run("go", target="boss")
     assert outcome.output.startswith("Failed(\"Agent 'kid' failed: fake:model: no such model (HTTP 404)\")")
     assert (outcome.status, outcome.children[0].status, outcome.failures) == ("done", "failed", [])

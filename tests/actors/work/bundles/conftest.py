@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.bundles import BUNDLE, House, Repository
+from support.bundles import BUNDLE, BundleInstaller, Repository
 
 from callboard.supervisors import Root
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    """See `House`."""
+async def bundle_installer(tmp_path: Path) -> AsyncIterator[BundleInstaller]:
+    """See `BundleInstaller`."""
     async with Root() as root:
-        yield House(tmp_path / "config", root, tmp_path)
+        yield BundleInstaller(tmp_path / "config", root, tmp_path)
 
 
 @pytest.fixture

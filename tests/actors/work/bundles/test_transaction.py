@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.bundles import BUNDLE, TAKEN, House, files_below, put
+from support.bundles import BUNDLE, TAKEN, BundleInstaller, files_below, put
 from support.messages import says
 from support.starter import forked_code
 
@@ -150,11 +150,16 @@ def test_a_journal_that_names_places_elsewhere_is_not_followed(tmp_path: Path) -
             finish(tmp_path)
 
 
-async def test_the_next_install_finishes_what_a_kill_has_left(house: House, tmp_path: Path) -> None:
+async def test_the_next_install_finishes_what_a_kill_has_left(
+    bundle_installer: BundleInstaller, tmp_path: Path
+) -> None:
     put(tmp_path / "plain", BUNDLE)
-    put(house.base, {f"{STAGING}/0": "from before\n", f"{STAGING}/{JOURNAL}": ""})
-    put(house.base, {f"{STAGING}/{JOURNAL}": '{"puts": [{"path": "roles/before.md", "staged": "0"}], "removes": []}'})
-    await house.install("plain")
-    assert re.fullmatch(says("work.bundles.manage._begin"), house.told[0])
-    assert house.files["roles/before.md"] == "from before\n"
-    assert TAKEN.items() <= house.files.items()
+    put(bundle_installer.base, {f"{STAGING}/0": "from before\n", f"{STAGING}/{JOURNAL}": ""})
+    put(
+        bundle_installer.base,
+        {f"{STAGING}/{JOURNAL}": '{"puts": [{"path": "roles/before.md", "staged": "0"}], "removes": []}'},
+    )
+    await bundle_installer.install("plain")
+    assert re.fullmatch(says("work.bundles.manage._begin"), bundle_installer.told[0])
+    assert bundle_installer.files["roles/before.md"] == "from before\n"
+    assert TAKEN.items() <= bundle_installer.files.items()

@@ -24,12 +24,12 @@ from callboard.protocol.errors import NotFound
 from callboard.protocol.outcome import Outcome
 
 
-def given(house: Repository) -> None:
+def given(project: Repository) -> None:
     """Everything that a directory has to say, and what counts how often each hook was asked."""
-    house.write("AGENTS.md", "Use tabs.")
-    house.write("sub/AGENTS.md", "Here: spaces.")
-    house.write("sub/file", "contents")
-    house.skill("brewing", text="Boil it.")
+    project.write("AGENTS.md", "Use tabs.")
+    project.write("sub/AGENTS.md", "Here: spaces.")
+    project.write("sub/file", "contents")
+    project.skill("brewing", text="Boil it.")
     stop = 'echo stop >> asked; [ -e ../done ] || { touch ../done; echo "Not yet." >&2; exit 2; }'
     hooks = {
         "UserPromptSubmit": [{"hooks": [{"command": "echo prompt >> asked; echo 'It is late.'"}]}],
@@ -37,9 +37,9 @@ def given(house: Repository) -> None:
         "PostToolUse": [{"matcher": "Read", "hooks": [{"command": "echo 'Nice file.' >&2; exit 2"}]}],
         "Stop": [{"hooks": [{"command": stop}]}],
     }
-    house.write(".claude/settings.json", json.dumps({"hooks": hooks}))
-    house.agent("global_tools: [fs_cat]")
-    house.trust()
+    project.write(".claude/settings.json", json.dumps({"hooks": hooks}))
+    project.agent("global_tools: [fs_cat]")
+    project.trust()
 
 
 REPLIES = (
@@ -50,8 +50,8 @@ REPLIES = (
 )
 
 
-async def play(house: Repository, **options: object) -> Outcome:
-    return await house.run(*REPLIES, yes=True, **options)
+async def play(project: Repository, **options: object) -> Outcome:
+    return await project.run(*REPLIES, yes=True, **options)
 
 
 async def test_a_replay_is_the_same_and_asks_no_hook(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:

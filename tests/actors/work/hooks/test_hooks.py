@@ -37,7 +37,7 @@ def run(command: str) -> Reply:
 
 
 @pytest.fixture
-def house(repository: Repository) -> Repository:
+def project(repository: Repository) -> Repository:
     repository.agent("global_tools: [fs_write, fs_cat, execute_command]")
     return repository
 
@@ -45,75 +45,75 @@ def house(repository: Repository) -> Repository:
 # --- before a call ----------------------------------------------------------------------------------------
 
 
-async def test_a_hook_sees_a_call_as_claude_code_tells_it(house: Repository) -> None:
-    house.settings(hooks=hooks("PreToolUse", "cat > seen.json"))
-    await house.run(write("a/b.txt"), "over", yes=True)
-    seen = json.loads((house.root / "seen.json").read_text())
+async def test_a_hook_sees_a_call_as_claude_code_tells_it(project: Repository) -> None:
+    project.settings(hooks=hooks("PreToolUse", "cat > seen.json"))
+    await project.run(write("a/b.txt"), "over", yes=True)
+    seen = json.loads((project.root / "seen.json").read_text())
     assert seen["hook_event_name"] == "PreToolUse"
     assert seen["tool_name"] == "Write"
-    assert seen["tool_input"] == {"file_path": str(house.root / "a/b.txt"), "contents": "x"}
-    assert seen["cwd"] == str(house.root)
+    assert seen["tool_input"] == {"file_path": str(project.root / "a/b.txt"), "contents": "x"}
+    assert seen["cwd"] == str(project.root)
     assert seen["permission_mode"] == "bypassPermissions"
     assert seen["session_id"].startswith("run-")
     assert seen["tool_use_id"]
-    assert (house.root / "a/b.txt").exists()
+    assert (project.root / "a/b.txt").exists()
 
 
-async def test_exit_status_2_refuses_and_the_model_reads_why(house: Repository) -> None:
-    house.settings(hooks=hooks("PreToolUse", "echo 'not in here' >&2; exit 2", "Write|Edit"))
-    await house.run(write("made"), "over", yes=True)
-    assert "not in here" in house.told
-    assert not (house.root / "made").exists()
-    await house.run(run("echo fine"), "over", yes=True)
-    assert "fine" in house.told
+async def test_exit_status_2_refuses_and_the_model_reads_why(project: Repository) -> None:
+    project.settings(hooks=hooks("PreToolUse", "echo 'not in here' >&2; exit 2", "Write|Edit"))
+    await project.run(write("made"), "over", yes=True)
+    assert "not in here" in project.told
+    assert not (project.root / "made").exists()
+    await project.run(run("echo fine"), "over", yes=True)
+    assert "fine" in project.told
 
 
 @JQ
-async def test_json_refuses(house: Repository) -> None:
+async def test_json_refuses(project: Repository) -> None:
     script = """jq 'if (.tool_input.command | test("rm -rf")) then {hookSpecificOutput: {hookEventName: "PreToolUse",
     permissionDecision: "deny", permissionDecisionReason: "Destructive."}} else empty end'"""
-    house.settings(hooks=hooks("PreToolUse", script, "Bash"))
-    (house.root / "kept").touch()
-    await house.run(run("rm -rf kept"), "over", yes=True)
-    assert "Destructive." in house.told
-    assert (house.root / "kept").exists()
+    project.settings(hooks=hooks("PreToolUse", script, "Bash"))
+    (project.root / "kept").touch()
+    await project.run(run("rm -rf kept"), "over", yes=True)
+    assert "Destructive." in project.told
+    assert (project.root / "kept").exists()
 
 
-async def test_json_changes_the_arguments(house: Repository) -> None:
-    answer = {"hookSpecificOutput": {"updatedInput": {"file_path": str(house.root / "other"), "contents": "y"}}}
-    house.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
-    await house.run(write("made"), "over", yes=True)
-    assert not (house.root / "made").exists()
-    assert (house.root / "other").read_text() == "y"
+async def test_json_changes_the_arguments(project: Repository) -> None:
+    answer = {"hookSpecificOutput": {"updatedInput": {"file_path": str(project.root / "other"), "contents": "y"}}}
+    project.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
+    await project.run(write("made"), "over", yes=True)
+    assert not (project.root / "made").exists()
+    assert (project.root / "other").read_text() == "y"
     answer["hookSpecificOutput"]["updatedInput"] = {"contents": 3}  # type: ignore[dict-item]
-    house.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
-    await house.run(write("made"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.Hooks.before.2")
+    project.settings(hooks=hooks("PreToolUse", f"echo '{json.dumps(answer)}'"))
+    await project.run(write("made"), "over", yes=True)
+    assert has_message(project.told, "work.hooks.Hooks.before.2")
 
 
-async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(house: Repository) -> None:
+async def test_a_hook_allows_what_would_be_asked_and_never_what_is_denied(project: Repository) -> None:
     allow = "echo '" + json.dumps({"hookSpecificOutput": {"permissionDecision": "allow"}}) + "'"
-    house.settings(hooks=hooks("PreToolUse", allow), permissions={"execute_command": {"deny": "rm*"}})
-    await house.run(write("made"), run("rm made"), "over")
-    assert (house.root / "made").exists()
-    assert has_message(house.told, "work.tools.permissions.Permissions.admit")
+    project.settings(hooks=hooks("PreToolUse", allow), permissions={"execute_command": {"deny": "rm*"}})
+    await project.run(write("made"), run("rm made"), "over")
+    assert (project.root / "made").exists()
+    assert has_message(project.told, "work.tools.permissions.Permissions.admit")
 
 
-async def test_a_hook_has_a_person_asked_where_nobody_would_be(house: Repository) -> None:
+async def test_a_hook_has_a_person_asked_where_nobody_would_be(project: Repository) -> None:
     ask = "echo '" + json.dumps({"hookSpecificOutput": {"permissionDecision": "ask"}}) + "'"
-    house.settings(hooks=hooks("PreToolUse", ask))
-    house.write("file", "contents")
-    await house.run(Reply(calls=[("fs_cat", {"path": "file"})]), "over")
-    assert has_message(house.told, "work.tools.permissions.Permissions._ask")
+    project.settings(hooks=hooks("PreToolUse", ask))
+    project.write("file", "contents")
+    await project.run(Reply(calls=[("fs_cat", {"path": "file"})]), "over")
+    assert has_message(project.told, "work.tools.permissions.Permissions._ask")
 
 
-async def test_a_refusal_wins_over_an_allowance_whatever_the_order(house: Repository) -> None:
+async def test_a_refusal_wins_over_an_allowance_whatever_the_order(project: Repository) -> None:
     allow = {"type": "command", "command": "echo '" + json.dumps({"decision": "approve"}) + "'"}
     deny = {"type": "command", "command": "exit 2"}
     for order in ([allow, deny], [deny, allow]):
-        house.settings(hooks={"PreToolUse": [{"hooks": order}]})
-        await house.run(write("made"), "over", yes=True)
-        assert not (house.root / "made").exists()
+        project.settings(hooks={"PreToolUse": [{"hooks": order}]})
+        await project.run(write("made"), "over", yes=True)
+        assert not (project.root / "made").exists()
 
 
 @pytest.mark.parametrize(
@@ -128,135 +128,135 @@ async def test_a_refusal_wins_over_an_allowance_whatever_the_order(house: Reposi
     ],
 )
 @pytest.mark.sample(3)
-async def test_a_hook_that_fails_costs_itself(house: Repository, command: str, timeout: float, told: str) -> None:
-    house.settings(hooks=hooks("PreToolUse", command, timeout=timeout))
-    await house.run(write("made"), "over", yes=True)
-    assert (house.root / "made").exists()
-    assert any(told in warning for warning in house.warnings) or not told
-    (house.root / "made").unlink()
-    house.settings(hooks=hooks("PreToolUse", command, timeout=timeout, on_error="deny"))
-    await house.run(write("made"), "over", yes=True)
-    assert (house.root / "made").exists() == (not told)
+async def test_a_hook_that_fails_costs_itself(project: Repository, command: str, timeout: float, told: str) -> None:
+    project.settings(hooks=hooks("PreToolUse", command, timeout=timeout))
+    await project.run(write("made"), "over", yes=True)
+    assert (project.root / "made").exists()
+    assert any(told in warning for warning in project.warnings) or not told
+    (project.root / "made").unlink()
+    project.settings(hooks=hooks("PreToolUse", command, timeout=timeout, on_error="deny"))
+    await project.run(write("made"), "over", yes=True)
+    assert (project.root / "made").exists() == (not told)
 
 
-async def test_hooks_of_one_event_are_asked_at_the_same_time(house: Repository) -> None:
+async def test_hooks_of_one_event_are_asked_at_the_same_time(project: Repository) -> None:
     meet = "touch {0}; for i in $(seq 6000); do [ -e {1} ] && exit 0; sleep 0.02; done; exit 2"
     both = [
         {"type": "command", "command": meet.format("one", "two")},
         {"type": "command", "command": meet.format("two", "one")},
     ]
-    house.settings(hooks={"PreToolUse": [{"hooks": both}]})
-    await house.run(write("made"), "over", yes=True)
-    assert (house.root / "made").exists()
+    project.settings(hooks={"PreToolUse": [{"hooks": both}]})
+    await project.run(write("made"), "over", yes=True)
+    assert (project.root / "made").exists()
 
 
-async def test_an_if_is_compared_with_the_call(house: Repository) -> None:
-    house.settings(hooks=hooks("PreToolUse", "exit 2", "Bash", **{"if": "Bash(git *)"}))
-    await house.run(run("git status"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.Hooks.before")
-    await house.run(run("echo x; sudo git status"), "over", yes=True)
-    assert has_message(house.told, "work.hooks.Hooks.before")
-    await house.run(run("echo fine 'git x'"), "over", yes=True)
-    assert "fine" in house.told
+async def test_an_if_is_compared_with_the_call(project: Repository) -> None:
+    project.settings(hooks=hooks("PreToolUse", "exit 2", "Bash", **{"if": "Bash(git *)"}))
+    await project.run(run("git status"), "over", yes=True)
+    assert has_message(project.told, "work.hooks.Hooks.before")
+    await project.run(run("echo x; sudo git status"), "over", yes=True)
+    assert has_message(project.told, "work.hooks.Hooks.before")
+    await project.run(run("echo fine 'git x'"), "over", yes=True)
+    assert "fine" in project.told
 
 
 # --- after a call -----------------------------------------------------------------------------------------
 
 
 @JQ
-async def test_a_hook_works_on_the_file_that_was_written(house: Repository) -> None:
+async def test_a_hook_works_on_the_file_that_was_written(project: Repository) -> None:
     script = "jq -r .tool_input.file_path | xargs -I F sh -c 'echo more >> F'"
-    house.settings(hooks=hooks("PostToolUse", script, "Write"))
-    await house.run(write("made"), "over", yes=True)
-    assert (house.root / "made").read_text() == "xmore\n"
+    project.settings(hooks=hooks("PostToolUse", script, "Write"))
+    await project.run(write("made"), "over", yes=True)
+    assert (project.root / "made").read_text() == "xmore\n"
 
 
-async def test_what_it_says_stands_behind_the_result(house: Repository) -> None:
-    house.settings(hooks=hooks("PostToolUse", "echo 'line 3 is too long' >&2; exit 2"))
-    await house.run(write("made"), "over", yes=True)
-    assert house.told.endswith("[A hook says:]\nline 3 is too long")
+async def test_what_it_says_stands_behind_the_result(project: Repository) -> None:
+    project.settings(hooks=hooks("PostToolUse", "echo 'line 3 is too long' >&2; exit 2"))
+    await project.run(write("made"), "over", yes=True)
+    assert project.told.endswith("[A hook says:]\nline 3 is too long")
     added = {"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "Also read b."}}
-    house.settings(hooks=hooks("PostToolUse", f"echo '{json.dumps(added)}'"))
-    await house.run(write("made"), "over", yes=True)
-    assert house.told.endswith("[A hook says:]\nAlso read b.")
+    project.settings(hooks=hooks("PostToolUse", f"echo '{json.dumps(added)}'"))
+    await project.run(write("made"), "over", yes=True)
+    assert project.told.endswith("[A hook says:]\nAlso read b.")
 
 
 # --- around a run -----------------------------------------------------------------------------------------
 
 
-async def test_what_is_printed_at_a_prompt_is_told_to_the_model(house: Repository) -> None:
+async def test_what_is_printed_at_a_prompt_is_told_to_the_model(project: Repository) -> None:
     both = {**hooks("SessionStart", "echo 'Today is a holiday.'"), **hooks("UserPromptSubmit", "date +%Y; cat >seen")}
-    house.settings(hooks=both)
-    await house.run("over")
-    prompt = house.models.requests[-1].prompt
+    project.settings(hooks=both)
+    await project.run("over")
+    prompt = project.models.requests[-1].prompt
     assert prompt.startswith("go\n\n[Added by a hook:]\nToday is a holiday.\n\n[Added by a hook:]\n2")
-    assert json.loads((house.root / "seen").read_text())["prompt"] == "go"
+    assert json.loads((project.root / "seen").read_text())["prompt"] == "go"
 
 
-async def test_a_refused_prompt_reaches_no_model(house: Repository) -> None:
-    house.settings(hooks=hooks("UserPromptSubmit", "echo 'no secrets in prompts' >&2; exit 2"))
-    outcome = await house.run()
+async def test_a_refused_prompt_reaches_no_model(project: Repository) -> None:
+    project.settings(hooks=hooks("UserPromptSubmit", "echo 'no secrets in prompts' >&2; exit 2"))
+    outcome = await project.run()
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert (outcome.error.code, outcome.exit_code) == ("hook_refused", 1)
     assert "no secrets in prompts" in outcome.error.message
-    assert house.models.requests == []
+    assert project.models.requests == []
 
 
-async def test_a_stop_hook_has_the_agent_go_on_until_it_is_content(house: Repository) -> None:
+async def test_a_stop_hook_has_the_agent_go_on_until_it_is_content(project: Repository) -> None:
     script = 'cat > last.json; [ -e done ] || { touch done; echo "Run the tests first." >&2; exit 2; }'
-    house.settings(hooks=hooks("Stop", script))
-    outcome = await house.run("I am done.", "Now they pass.")
+    project.settings(hooks=hooks("Stop", script))
+    outcome = await project.run("I am done.", "Now they pass.")
     assert outcome.output == "I am done.\nNow they pass." or outcome.output.endswith("Now they pass.")
-    assert house.models.requests[-1].prompt == "Run the tests first."
-    assert json.loads((house.root / "last.json").read_text())["stop_hook_active"] is True
+    assert project.models.requests[-1].prompt == "Run the tests first."
+    assert json.loads((project.root / "last.json").read_text())["stop_hook_active"] is True
 
 
-async def test_a_stop_hook_that_is_never_content_does_not_keep_a_run_for_ever(house: Repository) -> None:
-    house.settings(hooks=hooks("Stop", "exit 2"))
-    outcome = await house.run(*["again"] * 11)
+async def test_a_stop_hook_that_is_never_content_does_not_keep_a_run_for_ever(project: Repository) -> None:
+    project.settings(hooks=hooks("Stop", "exit 2"))
+    outcome = await project.run(*["again"] * 11)
     assert outcome.status == "done"
-    assert len(house.models.requests) == 11
+    assert len(project.models.requests) == 11
 
 
-async def test_a_hook_ends_the_run(house: Repository) -> None:
+async def test_a_hook_ends_the_run(project: Repository) -> None:
     answer = json.dumps({"continue": False, "stopReason": "Out of hours."})
-    house.settings(hooks=hooks("PreToolUse", f"echo '{answer}'"))
-    outcome = await house.run(write("made"), yes=True)
+    project.settings(hooks=hooks("PreToolUse", f"echo '{answer}'"))
+    outcome = await project.run(write("made"), yes=True)
     assert outcome.status == "failed"
     assert outcome.error is not None
     assert "Out of hours." in outcome.error.message
-    assert not (house.root / "made").exists()
+    assert not (project.root / "made").exists()
 
 
-async def test_the_end_of_a_conversation_is_told_once(house: Repository) -> None:
-    house.settings(hooks=hooks("SessionEnd", "echo . >> ends"))
-    await house.run("over")
-    assert (house.root / "ends").read_text() == ".\n"
-    await house.run("over", on_history=lambda turns: None)  # it goes on elsewhere
-    assert (house.root / "ends").read_text() == ".\n"
+async def test_the_end_of_a_conversation_is_told_once(project: Repository) -> None:
+    project.settings(hooks=hooks("SessionEnd", "echo . >> ends"))
+    await project.run("over")
+    assert (project.root / "ends").read_text() == ".\n"
+    await project.run("over", on_history=lambda turns: None)  # it goes on elsewhere
+    assert (project.root / "ends").read_text() == ".\n"
 
 
-async def test_hooks_hear_that_a_person_is_needed(house: Repository) -> None:
-    house.settings(hooks=hooks("Notification", "cat > note.json", "permission_prompt"))
-    note = house.root / "note.json"
-    async with callboard.Root(config_dir=house.config) as root:
+async def test_hooks_hear_that_a_person_is_needed(project: Repository) -> None:
+    project.settings(hooks=hooks("Notification", "cat > note.json", "permission_prompt"))
+    note = project.root / "note.json"
+    async with callboard.Root(config_dir=project.config) as root:
         person = Person(root, lambda question: None)
         with root.questions.attach(person):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(partial(house.run, write("made"), "over", root=root))
+                nursery.start_soon(partial(project.run, write("made"), "over", root=root))
                 with trio.fail_after(60):
                     while not note.exists() or not note.read_text():
                         await trio.sleep(0.01)
                 root.questions.answer(person.asked_for[0].id, "yes", by="person")
-    assert (house.root / "made").exists()
-    assert json.loads((house.root / "note.json").read_text())["notification_type"] == "permission_prompt"
+    assert (project.root / "made").exists()
+    assert json.loads((project.root / "note.json").read_text())["notification_type"] == "permission_prompt"
 
 
 # --- functions --------------------------------------------------------------------------------------------
 
 
-async def test_functions_of_a_program_have_the_same_say(house: Repository) -> None:
+async def test_functions_of_a_program_have_the_same_say(project: Repository) -> None:
     seen: list[str] = []
 
     def before(told: dict[str, Any]) -> dict[str, Any] | None:
@@ -271,17 +271,17 @@ async def test_functions_of_a_program_have_the_same_say(house: Repository) -> No
         raise KeyError("x")
 
     given = {"PreToolUse": [("Write", before), ("Bash", broken)], "UserPromptSubmit": [at_prompt]}
-    await house.run(write("secret"), write("made"), run("echo fine"), "over", yes=True, hooks=given)
+    await project.run(write("secret"), write("made"), run("echo fine"), "over", yes=True, hooks=given)
     assert seen == ["Write", "Write"]
-    assert not (house.root / "secret").exists()
-    assert (house.root / "made").exists()
-    assert "fine" in house.told
-    assert any("'x'" in warning for warning in house.warnings)
-    assert "go on" in house.models.requests[0].prompt
+    assert not (project.root / "secret").exists()
+    assert (project.root / "made").exists()
+    assert "fine" in project.told
+    assert any("'x'" in warning for warning in project.warnings)
+    assert "go on" in project.models.requests[0].prompt
 
 
 @pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt(), GeneratorExit()], ids=repr)
-async def test_a_function_that_raises_a_base_exception_costs_itself(house: Repository, error: BaseException) -> None:
+async def test_a_function_that_raises_a_base_exception_costs_itself(project: Repository, error: BaseException) -> None:
     def broken(_told: dict[str, Any]) -> dict[str, Any]:
         raise error
 
@@ -290,38 +290,38 @@ async def test_a_function_that_raises_a_base_exception_costs_itself(house: Repos
         raise error
 
     hooks = {"PreToolUse": [("Write", broken)], "UserPromptSubmit": [broken_later]}
-    await house.run(write("made"), "over", yes=True, hooks=hooks)
-    assert (house.root / "made").exists()
-    assert sum(type(error).__name__ in warning for warning in house.warnings) == 2
+    await project.run(write("made"), "over", yes=True, hooks=hooks)
+    assert (project.root / "made").exists()
+    assert sum(type(error).__name__ in warning for warning in project.warnings) == 2
 
 
 # --- files ------------------------------------------------------------------------------------------------
 
 
-async def test_hooks_of_a_workspace_are_run_after_trust_and_as_they_were(house: Repository) -> None:
-    script = house.write(".claude/hooks/check.sh", "#!/bin/sh\ntouch $CLAUDE_PROJECT_DIR/ran\n", executable=True)
+async def test_hooks_of_a_workspace_are_run_after_trust_and_as_they_were(project: Repository) -> None:
+    script = project.write(".claude/hooks/check.sh", "#!/bin/sh\ntouch $CLAUDE_PROJECT_DIR/ran\n", executable=True)
     line = '"$CLAUDE_PROJECT_DIR"/.claude/hooks/check.sh'
-    house.write(".claude/settings.json", json.dumps({"model": "opus", "hooks": hooks("PreToolUse", line)}))
-    await house.run(write("made"), "over", yes=True)
-    assert not (house.root / "ran").exists()
-    house.trust()
-    await house.run(write("made"), "over", yes=True)
-    assert (house.root / "ran").exists()
-    (house.root / "ran").unlink()
+    project.write(".claude/settings.json", json.dumps({"model": "opus", "hooks": hooks("PreToolUse", line)}))
+    await project.run(write("made"), "over", yes=True)
+    assert not (project.root / "ran").exists()
+    project.trust()
+    await project.run(write("made"), "over", yes=True)
+    assert (project.root / "ran").exists()
+    (project.root / "ran").unlink()
     script.write_text("#!/bin/sh\ntouch $CLAUDE_PROJECT_DIR/ran\n# more\n")
-    await house.run(write("made"), "over", yes=True)
-    assert not (house.root / "ran").exists()
-    assert "check.sh" in house.warnings[-1]
+    await project.run(write("made"), "over", yes=True)
+    assert not (project.root / "ran").exists()
+    assert "check.sh" in project.warnings[-1]
 
 
-async def test_a_hook_is_in_the_sandbox_of_the_run(house: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_is_in_the_sandbox_of_the_run(project: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     from support.sandbox_surroundings import need
 
     need("landlock", monkeypatch)
-    house.settings(hooks=hooks("PreToolUse", f"touch {house.home}/made; touch inside"))
-    await house.run(write("made"), "over", yes=True, sandbox="workspace")
-    assert not (house.home / "made").exists()
-    assert (house.root / "inside").exists()
+    project.settings(hooks=hooks("PreToolUse", f"touch {project.home}/made; touch inside"))
+    await project.run(write("made"), "over", yes=True, sandbox="workspace")
+    assert not (project.home / "made").exists()
+    assert (project.root / "inside").exists()
 
 
 FAILED_DOWNLOAD = """#!/bin/sh
@@ -350,21 +350,21 @@ exit 2
     ],
 )
 async def test_a_runner_that_the_sandbox_keeps_from_a_host_refuses_nothing(
-    house: Repository, monkeypatch: pytest.MonkeyPatch, event: str, how: str, on_error: str, refuses: bool
+    project: Repository, monkeypatch: pytest.MonkeyPatch, event: str, how: str, on_error: str, refuses: bool
 ) -> None:
     """A guard of the user's own that could not reach a host refuses all the same."""
     from support.sandbox_surroundings import need
 
     need("bubblewrap", monkeypatch)
-    house.write("bin/uv", FAILED_DOWNLOAD, executable=True)
-    house.write("guard", FAILED_DOWNLOAD, executable=True)
-    house.write("with_uv", f"#!/usr/bin/env -S {house.root}/bin/uv run --script\n", executable=True)
-    monkeypatch.setenv("PATH", f"{house.root}/bin:{os.environ['PATH']}")
-    house.settings(hooks=hooks(event, how, on_error=on_error))
-    outcome = await house.run(write("made"), "over", yes=True, sandbox="workspace")
-    assert (house.root / "made").exists() is not refuses
-    told = [text for request in house.models.requests for text in request.results]
-    said = str([told, *house.warnings, outcome.error])
+    project.write("bin/uv", FAILED_DOWNLOAD, executable=True)
+    project.write("guard", FAILED_DOWNLOAD, executable=True)
+    project.write("with_uv", f"#!/usr/bin/env -S {project.root}/bin/uv run --script\n", executable=True)
+    monkeypatch.setenv("PATH", f"{project.root}/bin:{os.environ['PATH']}")
+    project.settings(hooks=hooks(event, how, on_error=on_error))
+    outcome = await project.run(write("made"), "over", yes=True, sandbox="workspace")
+    assert (project.root / "made").exists() is not refuses
+    told = [text for request in project.models.requests for text in request.results]
+    said = str([told, *project.warnings, outcome.error])
     assert "--allow host:packages.example" in said
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.model_events import Ears
+from support.model_events import EventCollector
 
 
 @pytest.fixture
-def ears() -> Ears:
-    """See `Ears`."""
-    return Ears()
+def event_collector() -> EventCollector:
+    """See `EventCollector`."""
+    return EventCollector()

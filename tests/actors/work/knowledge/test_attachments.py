@@ -23,7 +23,7 @@ from callboard.protocol.events import Warned
 from callboard.supervisors import Actor, Root
 
 
-class Desk:
+class Attacher:
     """Attaches as a run would, in a directory of its own; `warned` are the warnings, by code."""
 
     def __init__(self, root: Root, here: Path) -> None:
@@ -63,12 +63,12 @@ def _unwanted() -> Embedder:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    """See `Desk`."""
+async def attacher(tmp_path: Path) -> AsyncIterator[Attacher]:
+    """See `Attacher`."""
     here = tmp_path / "here"
     here.mkdir()
     async with Root() as root:
-        yield Desk(root, here)
+        yield Attacher(root, here)
 
 
 @contextmanager
@@ -78,35 +78,35 @@ def wrong(said: str) -> Iterator[None]:
         yield
 
 
-async def test_nothing_attached_is_nothing_said(desk: Desk) -> None:
-    assert await desk() == ""
+async def test_nothing_attached_is_nothing_said(attacher: Attacher) -> None:
+    assert await attacher() == ""
 
 
-async def test_small_files_go_in_whole_under_their_names_in_order(desk: Desk) -> None:
-    desk.file("b.md", "# B\n\nbananas\n")
-    desk.file("a.txt", "apples")
-    assert await desk("b.md", "a.txt") == (
+async def test_small_files_go_in_whole_under_their_names_in_order(attacher: Attacher) -> None:
+    attacher.file("b.md", "# B\n\nbananas\n")
+    attacher.file("a.txt", "apples")
+    assert await attacher("b.md", "a.txt") == (
         '<document source="b.md">\n# B\n\nbananas\n</document>\n\n<document source="a.txt">\napples\n</document>'
     )
-    assert desk.warned == {}
+    assert attacher.warned == {}
 
 
-async def test_directories_and_globs_bring_all_they_name_and_each_once(desk: Desk) -> None:
-    desk.file("docs/a.md", "apples")
-    desk.file("docs/deep/b.md", "bananas")
-    desk.file("docs/c.txt", "cherries")
-    text = await desk("docs/**/*.md", "docs", "docs/a.md")
+async def test_directories_and_globs_bring_all_they_name_and_each_once(attacher: Attacher) -> None:
+    attacher.file("docs/a.md", "apples")
+    attacher.file("docs/deep/b.md", "bananas")
+    attacher.file("docs/c.txt", "cherries")
+    text = await attacher("docs/**/*.md", "docs", "docs/a.md")
     assert [text.count(word) for word in ("apples", "bananas", "cherries")] == [1, 1, 1]
 
 
-async def test_a_name_can_not_end_its_own_quotes(desk: Desk) -> None:
-    desk.file('a".md', "apples")
+async def test_a_name_can_not_end_its_own_quotes(attacher: Attacher) -> None:
+    attacher.file('a".md', "apples")
     assert re.fullmatch(
-        says("work.knowledge.attachments.attached", source="a&quot;.md", strip="apples"), await desk('a".md')
+        says("work.knowledge.attachments.attached", source="a&quot;.md", strip="apples"), await attacher('a".md')
     )
 
 
-async def test_a_page_is_attached_by_its_address(desk: Desk, nursery: trio.Nursery) -> None:
+async def test_a_page_is_attached_by_its_address(attacher: Attacher, nursery: trio.Nursery) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         body = b"<h1>Plums</h1><p>are blue</p>"
@@ -117,19 +117,19 @@ async def test_a_page_is_attached_by_its_address(desk: Desk, nursery: trio.Nurse
         lambda task_status: trio.serve_tcp(serve, 0, host="127.0.0.1", task_status=task_status)
     )
     url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/plums"
-    text = await desk(url)
+    text = await attacher(url)
     assert text.startswith(f'<document source="{url}">')
     assert "are blue" in text
-    desk.settings = SourceSettings()
+    attacher.settings = SourceSettings()
     with wrong(says("io.http.guarded.check.2")):
-        await desk(url)
+        await attacher(url)
 
 
-async def test_what_a_command_prints_is_attached(desk: Desk) -> None:
-    desk.file("a.md", "apples")
+async def test_what_a_command_prints_is_attached(attacher: Attacher) -> None:
+    attacher.file("a.md", "apples")
     assert re.fullmatch(
         says("work.knowledge.attachments.attached", source="`cat *.md | tr a A`", strip="Apples"),
-        await desk("`cat *.md | tr a A`"),
+        await attacher("`cat *.md | tr a A`"),
     )
 
 
@@ -141,84 +141,84 @@ async def test_what_a_command_prints_is_attached(desk: Desk) -> None:
         ("printf '\\0\\1\\2\\3\\4'", "`printf"),
     ],
 )
-async def test_a_command_that_fails_attaches_nothing(desk: Desk, command: str, said: str) -> None:
+async def test_a_command_that_fails_attaches_nothing(attacher: Attacher, command: str, said: str) -> None:
     with wrong(said):
-        await desk(f"`{command}`")
+        await attacher(f"`{command}`")
 
 
-async def test_a_command_has_its_time_and_its_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_has_its_time_and_its_room(attacher: Attacher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "COMMAND_SECONDS", 0.1)
     with wrong(says("supervisors.process.run_process.2", timeout="0.1")):
-        await desk("`sleep 60`")
+        await attacher("`sleep 60`")
     monkeypatch.setattr(room, "COMMAND_SECONDS", 60)
     with wrong(says("work.knowledge.sources.found.SourceContext.printed")):
-        await desk("`yes`")
+        await attacher("`yes`")
 
 
-async def test_no_file_can_name_a_command(desk: Desk) -> None:
-    desk.file("a.md", "`touch made`")
-    await desk("a.md")
-    assert not (desk.here / "made").exists()
+async def test_no_file_can_name_a_command(attacher: Attacher) -> None:
+    attacher.file("a.md", "`touch made`")
+    await attacher("a.md")
+    assert not (attacher.here / "made").exists()
 
 
-async def test_the_last_reply_is_attached_and_only_its_owner_can_read_it(desk: Desk) -> None:
+async def test_the_last_reply_is_attached_and_only_its_owner_can_read_it(attacher: Attacher) -> None:
     with wrong(says("work.knowledge.attachments._Reading._last_reply.2")):
-        await desk("%%")
-    store_reply("first", desk.environ)
-    store_reply("I said so.", desk.environ)
-    assert has_message(await desk("%%"), "work.knowledge.attachments.attached", strip="I said so.")
-    [file] = (desk.here.parent / "cache" / "callboard").iterdir()
+        await attacher("%%")
+    store_reply("first", attacher.environ)
+    store_reply("I said so.", attacher.environ)
+    assert has_message(await attacher("%%"), "work.knowledge.attachments.attached", strip="I said so.")
+    [file] = (attacher.here.parent / "cache" / "callboard").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_loader_is_asked(desk: Desk) -> None:
-    desk.settings = SourceSettings(loaders={"shout": "sh -c 'tr a-z A-Z < \"$1\"'"})
-    desk.file("a.md", "apples")
-    assert "APPLES" in await desk("shout:a.md")
+async def test_a_loader_is_asked(attacher: Attacher) -> None:
+    attacher.settings = SourceSettings(loaders={"shout": "sh -c 'tr a-z A-Z < \"$1\"'"})
+    attacher.file("a.md", "apples")
+    assert "APPLES" in await attacher("shout:a.md")
 
 
-async def test_what_gives_nothing_is_wrong_and_what_gives_something_warns_of_the_rest(desk: Desk) -> None:
-    desk.file("docs/a.md", "apples")
-    desk.file("docs/b.md", b"\0\1\2\3" * 100)
+async def test_what_gives_nothing_is_wrong_and_what_gives_something_warns_of_the_rest(attacher: Attacher) -> None:
+    attacher.file("docs/a.md", "apples")
+    attacher.file("docs/b.md", b"\0\1\2\3" * 100)
     with wrong("docs/b.md: "):
-        await desk("docs/b.md")
-    assert "apples" in await desk("docs")
-    assert "docs/b.md (" in desk.warned["files_unreadable"]
-    (desk.here / "empty").mkdir()
+        await attacher("docs/b.md")
+    assert "apples" in await attacher("docs")
+    assert "docs/b.md (" in attacher.warned["files_unreadable"]
+    (attacher.here / "empty").mkdir()
     with wrong("empty: " + says("work.knowledge.sources.walk.Walk.named.3")):
-        await desk("empty")
+        await attacher("empty")
 
 
-async def test_too_much_is_looked_up_and_told(desk: Desk) -> None:
-    desk.embedder = lambda: Hashing()
+async def test_too_much_is_looked_up_and_told(attacher: Attacher) -> None:
+    attacher.embedder = lambda: Hashing()
     for number in range(40):
-        desk.file(f"docs/{number}.md", f"# Part {number}\n\n" + f"filler{number} words here. " * 200)
-    desk.file("docs/plums.md", "Plums are blue.")
-    text = await desk("docs", query="which plums are blue")
+        attacher.file(f"docs/{number}.md", f"# Part {number}\n\n" + f"filler{number} words here. " * 200)
+    attacher.file("docs/plums.md", "Plums are blue.")
+    text = await attacher("docs", query="which plums are blue")
     assert "[Source: docs/plums.md]\nPlums are blue." in text
     assert len(text) < room.WHOLE
-    assert has_message(desk.warned["files_indexed"], "work.knowledge.attachments._passages.2", WHOLE="100,000")
+    assert has_message(attacher.warned["files_indexed"], "work.knowledge.attachments._passages.2", WHOLE="100,000")
 
 
-async def test_too_much_without_a_prompt_or_a_model_is_told(desk: Desk) -> None:
-    desk.file("a.txt", "apples and plums. " * 10_000)
+async def test_too_much_without_a_prompt_or_a_model_is_told(attacher: Attacher) -> None:
+    attacher.file("a.txt", "apples and plums. " * 10_000)
     with wrong(says("work.knowledge.attachments._passages")):
-        desk.embedder = lambda: Hashing()
-        await desk("a.txt")
+        attacher.embedder = lambda: Hashing()
+        await attacher("a.txt")
 
     def none() -> Embedder:
         raise ConfigError("callboard models pull wordllama")
 
-    desk.embedder = none
+    attacher.embedder = none
     with pytest.raises(ConfigError, match="models pull"):
-        await desk("a.txt", query="plums")
+        await attacher("a.txt", query="plums")
 
 
-async def test_far_too_much_names_the_way_to_a_base(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_far_too_much_names_the_way_to_a_base(attacher: Attacher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MOST", 1000)
-    desk.file("a.txt", "x " * 1000)
+    attacher.file("a.txt", "x " * 1000)
     with wrong(says("work.knowledge.attachments._Reading._keep")):
-        await desk("a.txt")
+        await attacher("a.txt")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class Loki:
         return "\n".join(lines) + "\n"
 
 
-class Desk:
+class LokiBase:
     """An agent's directory with such a file, and a base made of it.
 
     Attributes:
@@ -162,97 +162,99 @@ def embeds(request: Any) -> Reply:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[Desk]:
-    """See `Desk`."""
+async def loki_base(tmp_path: Path, fake_model: FakeModels) -> AsyncIterator[LokiBase]:
+    """See `LokiBase`."""
     agent = (tmp_path / "agents" / "a").resolve()
     agent.mkdir(parents=True)
     fake_model.answer_with(embeds)
     async with Root() as root:
-        desk = Desk(root, agent, fake_model, {"XDG_CACHE_HOME": str(tmp_path)})
-        async with aclosing(desk.embedders):
-            yield desk
+        loki_base = LokiBase(root, agent, fake_model, {"XDG_CACHE_HOME": str(tmp_path)})
+        async with aclosing(loki_base.embedders):
+            yield loki_base
 
 
-def two(desk: Desk) -> Loki:
+def two(loki_base: LokiBase) -> Loki:
     """Two documents as they are, and Loki's file of them."""
-    return Loki({desk.file("docs/cats.md", CATS): CATS.split("\n\n"), desk.file("docs/dogs.txt", DOGS): [DOGS]})
+    return Loki(
+        {loki_base.file("docs/cats.md", CATS): CATS.split("\n\n"), loki_base.file("docs/dogs.txt", DOGS): [DOGS]}
+    )
 
 
 # --- what is taken ----------------------------------------------------------------------------------------------
 
 
-async def test_texts_and_vectors_are_taken_and_nothing_is_embedded(desk: Desk) -> None:
-    report = await desk.take(two(desk))
+async def test_texts_and_vectors_are_taken_and_nothing_is_embedded(loki_base: LokiBase) -> None:
+    report = await loki_base.take(two(loki_base))
     assert (report.added, report.chunks, report.embedded, report.unreadable) == (2, 3, 0, ())
-    assert desk.server.requests == [], "the vectors came from the file"
-    found = await desk.find("cats purr")
+    assert loki_base.server.requests == [], "the vectors came from the file"
+    found = await loki_base.find("cats purr")
     assert found.chunks[0].text == "Cats purr."
     assert found.chunks[0].source == "docs/cats.md"
 
 
-async def test_lines_are_those_of_the_file_that_was_cut_up(desk: Desk) -> None:
-    await desk.take(two(desk))
-    chunks = await desk.chunks()
+async def test_lines_are_those_of_the_file_that_was_cut_up(loki_base: LokiBase) -> None:
+    await loki_base.take(two(loki_base))
+    chunks = await loki_base.chunks()
     assert [(chunk.text, chunk.lines) for chunk in chunks["docs/cats.md"]] == [
         ("Cats purr.", (1, 1)),
         ("They sleep\nall day.", (3, 4)),
     ]
 
 
-async def test_an_imported_base_is_up_to_date_and_a_build_goes_on_with_it(desk: Desk) -> None:
-    loki = two(desk)
-    await desk.take(loki)
-    base = await KnowledgeBase.open(desk.recipe.directory)
+async def test_an_imported_base_is_up_to_date_and_a_build_goes_on_with_it(loki_base: LokiBase) -> None:
+    loki = two(loki_base)
+    await loki_base.take(loki)
+    base = await KnowledgeBase.open(loki_base.recipe.directory)
 
     async def body(me: Any) -> Any:
-        return await changes(base, gather(me, desk.recipe.documents, base=desk.agent, environ={}))
+        return await changes(base, gather(me, loki_base.recipe.documents, base=loki_base.agent, environ={}))
 
     try:
-        assert not await desk.root.spawn(body, name="look").result()
-        desk.file("docs/dogs.txt", "Dogs are quiet now.")
-        assert (await desk.root.spawn(body, name="look").result()).changed == ("docs/dogs.txt",)
+        assert not await loki_base.root.spawn(body, name="look").result()
+        loki_base.file("docs/dogs.txt", "Dogs are quiet now.")
+        assert (await loki_base.root.spawn(body, name="look").result()).changed == ("docs/dogs.txt",)
     finally:
         base.close()
 
 
-async def test_the_base_remembers_how_loki_had_built_it(desk: Desk) -> None:
-    await desk.take(two(desk), top_k=3)
-    base = await KnowledgeBase.open(desk.recipe.directory)
+async def test_the_base_remembers_how_loki_had_built_it(loki_base: LokiBase) -> None:
+    await loki_base.take(two(loki_base), top_k=3)
+    base = await KnowledgeBase.open(loki_base.recipe.directory)
     base.close()
     assert (base.meta.model, base.meta.dimension) == ("fake:m", 64)
     assert (base.meta.settings.chunk_size, base.meta.settings.chunk_overlap) == (1500, 75)
-    kept = read_recipe(desk.recipe.directory)
+    kept = read_recipe(loki_base.recipe.directory)
     assert (kept.embedding_model, kept.chunk_size, kept.chunk_overlap, kept.batch_size) == ("fake:m", 1500, 75, 100)
     assert kept.top_k == 3, "what the recipe says counts"
     assert kept.documents == ("./docs/",)
 
 
-async def test_documents_that_nobody_names_any_more_are_those_of_the_file(desk: Desk) -> None:
-    loki = two(desk)
-    await desk.take(loki, documents=())
-    assert read_recipe(desk.recipe.directory).documents == tuple(loki.texts)
+async def test_documents_that_nobody_names_any_more_are_those_of_the_file(loki_base: LokiBase) -> None:
+    loki = two(loki_base)
+    await loki_base.take(loki, documents=())
+    assert read_recipe(loki_base.recipe.directory).documents == tuple(loki.texts)
 
 
-async def test_an_agent_that_was_moved_keeps_its_names(desk: Desk) -> None:
-    desk.file("docs/cats.md", CATS)
-    await desk.take(
+async def test_an_agent_that_was_moved_keeps_its_names(loki_base: LokiBase) -> None:
+    loki_base.file("docs/cats.md", CATS)
+    await loki_base.take(
         Loki({"/home/her/.config/loki/agents/a/docs/cats.md": CATS.split("\n\n"), "/srv/agents/a/gone.md": ["Gone."]})
     )
-    chunks = await desk.chunks()
+    chunks = await loki_base.chunks()
     assert set(chunks) == {"docs/cats.md", "/srv/agents/a/gone.md"}
     assert chunks["docs/cats.md"][1].lines == (3, 4)
 
 
-async def test_pages_and_what_loaders_made_are_called_as_they_were(desk: Desk) -> None:
-    await desk.take(Loki({"https://example.com/spec": ["A spec."], "git:./project": ["A program."]}))
-    assert set(await desk.chunks()) == {"https://example.com/spec", "git:./project"}
+async def test_pages_and_what_loaders_made_are_called_as_they_were(loki_base: LokiBase) -> None:
+    await loki_base.take(Loki({"https://example.com/spec": ["A spec."], "git:./project": ["A program."]}))
+    assert set(await loki_base.chunks()) == {"https://example.com/spec", "git:./project"}
 
 
-async def test_what_was_no_text_counts_as_read_if_it_is_older_than_the_file(desk: Desk) -> None:
+async def test_what_was_no_text_counts_as_read_if_it_is_older_than_the_file(loki_base: LokiBase) -> None:
     """Loki keeps the checksum of a PDF's text, which says nothing about the PDF."""
-    path = Path(desk.file("docs/a.pdf", "no text"))
-    await desk.take(Loki({str(path): ["What the PDF said."]}))
-    base = await KnowledgeBase.open(desk.recipe.directory)
+    path = Path(loki_base.file("docs/a.pdf", "no text"))
+    await loki_base.take(Loki({str(path): ["What the PDF said."]}))
+    base = await KnowledgeBase.open(loki_base.recipe.directory)
     [known] = await base.sources()
     base.close()
     assert known.digest == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -271,27 +273,27 @@ BROKEN: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-async def test_a_broken_vector_is_made_again_and_told(how: str, desk: Desk) -> None:
-    loki = two(desk)
+async def test_a_broken_vector_is_made_again_and_told(how: str, loki_base: LokiBase) -> None:
+    loki = two(loki_base)
     loki.vectors["0-1"] = BROKEN[how](loki.vectors["0-1"])
-    report = await desk.take(loki)
+    report = await loki_base.take(loki)
     assert (report.chunks, report.embedded) == (3, 1)
-    [request] = desk.server.requests
+    [request] = loki_base.server.requests
     assert request.json["input"] == ["They sleep\nall day."]
-    assert (await desk.find("sleep all day")).chunks[0].source == "docs/cats.md"
-    assert has_message("".join(desk.told), "work.knowledge.loki_import.imported.3", lost=1)
+    assert (await loki_base.find("sleep all day")).chunks[0].source == "docs/cats.md"
+    assert has_message("".join(loki_base.told), "work.knowledge.loki_import.imported.3", lost=1)
 
 
-async def test_a_model_that_changed_its_vectors_is_noticed(desk: Desk) -> None:
-    loki = two(desk)
+async def test_a_model_that_changed_its_vectors_is_noticed(loki_base: LokiBase) -> None:
+    loki = two(loki_base)
     del loki.vectors["0-1"]
-    desk.server.script(Reply(raw=b'{"data": [{"index": 0, "embedding": [1, 2]}]}'))
+    loki_base.server.script(Reply(raw=b'{"data": [{"index": 0, "embedding": [1, 2]}]}'))
     with pytest.raises(KnowledgeError, match=says("work.knowledge.loki_import._Taken.embed")):
-        await desk.take(loki)
+        await loki_base.take(loki)
 
 
-async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(desk: Desk) -> None:
-    loki = two(desk)
+async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(loki_base: LokiBase) -> None:
+    loki = two(loki_base)
     loki.head["embedding_model"] = "cohere:embed-v3"
     with pytest.raises(
         KnowledgeError,
@@ -302,8 +304,8 @@ async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(de
             ANEW="--rebuild-kb",
         ),
     ):
-        await desk.take(loki)
-    assert not desk.recipe.directory.exists()
+        await loki_base.take(loki)
+    assert not loki_base.recipe.directory.exists()
 
 
 @pytest.mark.parametrize(
@@ -331,32 +333,32 @@ async def test_a_model_that_cannot_be_reached_is_told_before_anything_is_done(de
         ("a: " + "[" * 5000 + "]" * 5000, says("work.knowledge.loki_import.read_whole")),
     ],
 )
-async def test_a_file_of_another_shape_is_refused_with_its_place(text: str, words: str, desk: Desk) -> None:
+async def test_a_file_of_another_shape_is_refused_with_its_place(text: str, words: str, loki_base: LokiBase) -> None:
     with pytest.raises(KnowledgeError, match=words):
-        await desk.take(text)
+        await loki_base.take(text)
 
 
-async def test_a_file_without_contents_makes_an_empty_base(desk: Desk) -> None:
-    report = await desk.take("embedding_model: fake:m\nchunk_size: 1\nchunk_overlap: 0\nfiles: {}\nvectors: {}\n")
+async def test_a_file_without_contents_makes_an_empty_base(loki_base: LokiBase) -> None:
+    report = await loki_base.take("embedding_model: fake:m\nchunk_size: 1\nchunk_overlap: 0\nfiles: {}\nvectors: {}\n")
     assert report.chunks == 0
 
 
-async def test_an_import_that_was_cancelled_leaves_no_lock_and_is_done_the_next_time(desk: Desk) -> None:
-    loki = two(desk)
+async def test_an_import_that_was_cancelled_leaves_no_lock_and_is_done_the_next_time(loki_base: LokiBase) -> None:
+    loki = two(loki_base)
     del loki.vectors["0-1"]
-    desk.server.script(Reply(hold=trio.Event()))
-    (desk.agent / "look.yaml").write_text(loki.yaml)
+    loki_base.server.script(Reply(hold=trio.Event()))
+    (loki_base.agent / "look.yaml").write_text(loki.yaml)
     scope = trio.CancelScope()
 
     async def body(me: Actor) -> None:
         with scope:
-            await imported(me, desk.recipe, desk.embedders)
+            await imported(me, loki_base.recipe, loki_base.embedders)
 
-    importing = desk.root.spawn(body, name="import")
-    await desk.server.arrived(1)
+    importing = loki_base.root.spawn(body, name="import")
+    await loki_base.server.arrived(1)
     scope.cancel()
     await importing.result()
-    report = await desk.take(loki)
+    report = await loki_base.take(loki)
     assert (report.added, report.chunks, report.embedded) == (2, 3, 1)
 
 

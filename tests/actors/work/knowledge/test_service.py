@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 
 import callboard
@@ -45,32 +45,32 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def library(stage: Stage, limits: str = "") -> None:
-    (stage.agent(limits + GRAPH) / "facts.txt").write_text("the sky is green")
-    stage.models.answer_with(answer)
+def library(agent_runner: AgentRunner, limits: str = "") -> None:
+    (agent_runner.agent(limits + GRAPH) / "facts.txt").write_text("the sky is green")
+    agent_runner.models.answer_with(answer)
 
 
-async def test_a_graph_with_limits_of_its_own_pays_for_what_it_looks_up(stage: Stage) -> None:
-    library(stage, f"limits: {{max_tokens: {TOKENS - 1}}}")
-    outcome = await stage.run("what is the sky?")
-    assert (outcome.status, len(stage.models.requests)) == ("failed", 1)
+async def test_a_graph_with_limits_of_its_own_pays_for_what_it_looks_up(agent_runner: AgentRunner) -> None:
+    library(agent_runner, f"limits: {{max_tokens: {TOKENS - 1}}}")
+    outcome = await agent_runner.run("what is the sky?")
+    assert (outcome.status, len(agent_runner.models.requests)) == ("failed", 1)
     assert f"agent 'g' has used {TOKENS} of its {TOKENS - 1} tokens" in str(outcome.error)
-    library(stage, f"limits: {{max_tokens: {2 * TOKENS}}}")
-    outcome = await stage.run("what is the sky?")
+    library(agent_runner, f"limits: {{max_tokens: {2 * TOKENS}}}")
+    outcome = await agent_runner.run("what is the sky?")
     assert outcome.status == "done", outcome.error
     assert "the sky is green" in str(outcome.output)
 
 
-async def test_its_limits_end_it_alone_and_its_callers_go_on(stage: Stage) -> None:
-    library(stage, f"limits: {{max_tokens: {TOKENS - 1}}}")
-    stage.agent(CALLER, name="caller")
-    outcome = await stage.run("go", target="caller", limits=callboard.Limits(max_tokens=1_000))
+async def test_its_limits_end_it_alone_and_its_callers_go_on(agent_runner: AgentRunner) -> None:
+    library(agent_runner, f"limits: {{max_tokens: {TOKENS - 1}}}")
+    agent_runner.agent(CALLER, name="caller")
+    outcome = await agent_runner.run("go", target="caller", limits=callboard.Limits(max_tokens=1_000))
     assert (outcome.status, outcome.output) == ("done", "went on"), outcome.error
-    assert len(stage.models.requests) == 1, "the graph could not look anything up"
+    assert len(agent_runner.models.requests) == 1, "the graph could not look anything up"
 
 
-async def test_what_has_no_limits_is_charged_to_the_run(stage: Stage) -> None:
-    library(stage)
-    outcome = await stage.run("what is the sky?", limits=callboard.Limits(max_tokens=TOKENS - 1))
+async def test_what_has_no_limits_is_charged_to_the_run(agent_runner: AgentRunner) -> None:
+    library(agent_runner)
+    outcome = await agent_runner.run("what is the sky?", limits=callboard.Limits(max_tokens=TOKENS - 1))
     assert outcome.status == "failed"
     assert f"the run has used {TOKENS} of its {TOKENS - 1} tokens" in str(outcome.error)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Incoming, listening
 
 import callboard
@@ -26,17 +26,17 @@ def _python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def stage(
+async def agent_runner(
     tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> AsyncIterator[Stage]:
-    """See `Stage`; `permissions` of its config.yaml are the fixture's parameter, if it has one."""
+) -> AsyncIterator[AgentRunner]:
+    """See `AgentRunner`; `permissions` of its config.yaml are the fixture's parameter, if it has one."""
     config_dir = fake_model.config_dir(tmp_path / "config")
     file = config_dir / "config.yaml"
     permissions = getattr(request, "param", {"fs_write": "allow", "fs_patch": "allow"})
     file.write_text(json.dumps({**json.loads(file.read_text()), "permissions": permissions}))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     async with callboard.Root(config_dir=config_dir) as root:
-        yield Stage(config_dir, fake_model, root)
+        yield AgentRunner(config_dir, fake_model, root)
 
 
 @pytest.fixture

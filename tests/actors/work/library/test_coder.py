@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import has_message
 
@@ -68,10 +68,10 @@ def passes(project: Path) -> bool:
     return subprocess.run(argv, cwd=project, capture_output=True).returncode == 0
 
 
-async def test_coder_repairs_a_broken_repository(stage: Stage, shop: Path) -> None:
+async def test_coder_repairs_a_broken_repository(agent_runner: AgentRunner, shop: Path) -> None:
     basket = shop / "shop" / "basket.py"
     assert not passes(shop)
-    stage.models.script(
+    agent_runner.models.script(
         Reply(calls=[("fs_grep", {"pattern": "def total"}), ("fs_glob", {"pattern": "test_*.py"})]),
         plan(8, basket),
         Reply(calls=[("fs_read", {"path": str(basket)})]),
@@ -82,7 +82,7 @@ async def test_coder_repairs_a_broken_repository(stage: Stage, shop: Path) -> No
         patched(basket, ADDS_UP),
         "put() adds up now.",
     )
-    outcome = await stage.run(WISH, target=CODER, answers={"gate_approval": "yes"})
+    outcome = await agent_runner.run(WISH, target=CODER, answers={"gate_approval": "yes"})
     assert outcome.status == "done", outcome.error
     assert outcome.output.splitlines() == [
         "CODER_COMPLETE",
@@ -100,13 +100,13 @@ async def test_coder_repairs_a_broken_repository(stage: Stage, shop: Path) -> No
         *("implement", "verify_build", "verify_tests", "fix_loop_gate"),
         *("implement", "verify_build", "verify_tests", "end_success"),
     ]
-    assert stage.models.unused == 0
-    stage.check_stream()
-    _check_what_was_said(stage, shop)
+    assert agent_runner.models.unused == 0
+    agent_runner.check_stream()
+    _check_what_was_said(agent_runner, shop)
 
 
-def _check_what_was_said(stage: Stage, shop: Path) -> None:
-    look, planned, _read, patch, _, mend, _, again, _ = stage.models.requests
+def _check_what_was_said(agent_runner: AgentRunner, shop: Path) -> None:
+    look, planned, _read, patch, _, mend, _, again, _ = agent_runner.models.requests
     # Who plans can only look; who works can write.
     assert tools(look) == {"fs_ls", "fs_glob", "fs_grep", "fs_read"}
     assert tools(patch) == tools(look) | {"fs_cat", "fs_write", "fs_edit", "fs_patch", "execute_command"}
@@ -120,37 +120,41 @@ def _check_what_was_said(stage: Stage, shop: Path) -> None:
     assert "SyntaxError: '(' was never closed" in mend.prompt
     assert "Try 2 of 3: tests failed: unittest: 1 of 3 tests fail (1 of them failed before the change)" in again.prompt
     assert "FAIL: test_the_same_article_can_be_put_in_twice" in again.prompt
-    assert [data.error for data in stage.of("tool.call.finished") if data.error] == []
-    (asked,) = stage.of("question.asked")
+    assert [data.error for data in agent_runner.of("tool.call.finished") if data.error] == []
+    (asked,) = agent_runner.of("question.asked")
     assert asked.question["text"].startswith("Multiply by the count, and add up.\n\nChanges:")
 
 
 @pytest.mark.parametrize("answer", ["no", "not on a Sunday"])
-async def test_coder_changes_nothing_when_its_plan_is_turned_down(stage: Stage, shop: Path, answer: str) -> None:
+async def test_coder_changes_nothing_when_its_plan_is_turned_down(
+    agent_runner: AgentRunner, shop: Path, answer: str
+) -> None:
     basket = shop / "shop" / "basket.py"
     before = basket.read_text()
-    stage.models.script(plan(7, basket))
-    outcome = await stage.run(WISH, target=CODER, answers={"gate_approval": answer})
+    agent_runner.models.script(plan(7, basket))
+    outcome = await agent_runner.run(WISH, target=CODER, answers={"gate_approval": answer})
     assert (outcome.status, outcome.exit_code) == ("failed", 1)
     assert outcome.output.splitlines() == [
         "CODER_REJECTED",
         "The plan was turned down: Multiply by the count, and add up.",
     ]
     assert basket.read_text() == before
-    assert len(stage.models.requests) == 1
+    assert len(agent_runner.models.requests) == 1
 
 
-async def test_coder_says_what_stood_in_the_way_when_its_tries_are_used_up(stage: Stage, shop: Path) -> None:
+async def test_coder_says_what_stood_in_the_way_when_its_tries_are_used_up(
+    agent_runner: AgentRunner, shop: Path
+) -> None:
     basket = shop / "shop" / "basket.py"
-    stage.models.script(plan(2, basket))
+    agent_runner.models.script(plan(2, basket))
 
     def answer(request: Request) -> Reply | str:
         if results(request):
             return "That should do."
         return Reply(calls=[("fs_write", {"path": str(basket), "contents": "def total(:\n"})])
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run(WISH, target=CODER, state={"max_fix_attempts": 1})
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run(WISH, target=CODER, state={"max_fix_attempts": 1})
     assert (outcome.status, outcome.exit_code) == ("failed", 1)
     lines = outcome.output.splitlines()
     assert lines[0] == "CODER_FAILED"
@@ -162,8 +166,8 @@ async def test_coder_says_what_stood_in_the_way_when_its_tries_are_used_up(stage
     assert "gate_approval" not in outcome.nodes
 
 
-@pytest.mark.parametrize("stage", [{}], indirect=True)
-async def test_coder_writes_nothing_without_leave(stage: Stage, shop: Path) -> None:
+@pytest.mark.parametrize("agent_runner", [{}], indirect=True)
+async def test_coder_writes_nothing_without_leave(agent_runner: AgentRunner, shop: Path) -> None:
     basket = shop / "shop" / "basket.py"
     before = basket.read_text()
     told: list[str] = []
@@ -172,9 +176,9 @@ async def test_coder_writes_nothing_without_leave(stage: Stage, shop: Path) -> N
         told.extend(results(request))
         return "I may not write." if results(request) else patched(basket, ADDS_UP)
 
-    stage.models.script(plan(2, basket))
-    stage.models.answer_with(answer)
-    outcome = await stage.run(WISH, target=CODER, state={"max_fix_attempts": 0})
+    agent_runner.models.script(plan(2, basket))
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run(WISH, target=CODER, state={"max_fix_attempts": 0})
     assert outcome.output.startswith("CODER_FAILED\n")
     assert "Reason: no file was changed" in outcome.output
     assert basket.read_text() == before
@@ -182,17 +186,17 @@ async def test_coder_writes_nothing_without_leave(stage: Stage, shop: Path) -> N
 
 
 async def test_coder_takes_the_project_and_the_commands_that_it_is_given(
-    stage: Stage, shop: Path, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(shop.parent)
     for name, value in {"BUILD_CMD": "test -f pyproject.toml", "TEST_CMD": "", "CODER_AUTOAPPROVE": "1"}.items():
         monkeypatch.setenv(name, value)
     basket = shop / "shop" / "basket.py"
-    stage.models.script(plan(9, basket), patched(basket, ADDS_UP), "All tests pass.")
-    outcome = await stage.run(WISH, target=CODER, variables={"project_dir": "shop"})
+    agent_runner.models.script(plan(9, basket), patched(basket, ADDS_UP), "All tests pass.")
+    outcome = await agent_runner.run(WISH, target=CODER, variables={"project_dir": "shop"})
     assert outcome.output.startswith("CODER_UNVERIFIED\n"), outcome.output
     assert (outcome.status, outcome.exit_code) == ("failed", 1)
     assert outcome.error is not None
     assert outcome.error.message == "the change is made, but not verified: not tested: TEST_CMD is empty"
-    assert f"the project in {shop.resolve()}" in stage.models.requests[1].json["messages"][0]["content"]
+    assert f"the project in {shop.resolve()}" in agent_runner.models.requests[1].json["messages"][0]["content"]
     assert "Tests: not tested: TEST_CMD is empty\n" in outcome.output

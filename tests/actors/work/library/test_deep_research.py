@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import FakeModels, Reply, Request
 
 import callboard
@@ -96,7 +96,7 @@ def site(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 @pytest.fixture
-def mind(site: Site, fake_model: FakeModels, stage: Stage) -> Mind:
+def mind(site: Site, fake_model: FakeModels, agent_runner: AgentRunner) -> Mind:
     """See `Mind`."""
     mind = Mind(site)
     mind.report = f"# Tea\n\nIt is served at 70 degrees ({site.url}/tea)."
@@ -105,7 +105,7 @@ def mind(site: Site, fake_model: FakeModels, stage: Stage) -> Mind:
 
 
 @pytest.fixture
-def stage(knowing: Stage) -> Stage:
+def agent_runner(knowing: AgentRunner) -> AgentRunner:
     """A stage that can build the base of the notes."""
     return knowing
 
@@ -116,7 +116,7 @@ LAST = ["synthesize", "verify_sources", "approve"]
 
 
 async def test_it_revises_twice_reports_the_broken_citation_takes_a_wish_and_ends_when_accepted(
-    stage: Stage, mind: Mind, site: Site
+    agent_runner: AgentRunner, mind: Mind, site: Site
 ) -> None:
     mind.plans = iter([[WARM, OLD], [COST]])
     mind.reviews = iter(
@@ -124,7 +124,7 @@ async def test_it_revises_twice_reports_the_broken_citation_takes_a_wish_and_end
     )
     gone, unheard = f"{site.url}/gone", f"{site.url}/unheard-of"
     mind.report = f"# Tea\n\nIt is warm ({site.url}/tea), and has been ({gone}). News: {unheard}"
-    outcome = await stage.run(
+    outcome = await agent_runner.run(
         TOPIC,
         target="deep-research",
         answers={"approve": ["What does it cost?", "accept"]},
@@ -143,11 +143,11 @@ async def test_it_revises_twice_reports_the_broken_citation_takes_a_wish_and_end
         f"  not in the findings: {unheard}",
     ]
     assert outcome.output.splitlines() == [*mind.report.splitlines(), "", "----", *checked]
-    first, second = [asked.question["text"] for asked in stage.of("question.asked")]
+    first, second = [asked.question["text"] for asked in agent_runner.of("question.asked")]
     assert "\n".join(checked) in first
     assert "\n".join(checked) in second
     assert {"HEAD /tea", "GET /tea", "HEAD /gone", "GET /gone", "HEAD /unheard-of"} <= set(site.asked)
-    assert stage.warnings == []
+    assert agent_runner.warnings == []
     _check_who_was_told_what(mind)
 
 
@@ -178,17 +178,21 @@ def _check_who_was_told_what(mind: Mind) -> None:
     assert "- What does it cost?" in last
 
 
-async def test_a_reviewer_who_is_never_content_does_not_hold_the_report_up(stage: Stage, mind: Mind) -> None:
+async def test_a_reviewer_who_is_never_content_does_not_hold_the_report_up(
+    agent_runner: AgentRunner, mind: Mind
+) -> None:
     mind.reviews = iter([("revise", f"Gap {n}.", []) for n in range(1, 5)])
-    outcome = await stage.run(TOPIC, target=RESEARCH, answers={"approve": "accept"}, state={"max_revisions": 1})
+    outcome = await agent_runner.run(TOPIC, target=RESEARCH, answers={"approve": "accept"}, state={"max_revisions": 1})
     assert outcome.order == [*FIRST, *PASS, *PASS, *LAST, "end_accepted"]
     assert "Gap 2." in mind.asked["write"][0].prompt
 
 
-async def test_a_wish_about_the_writing_alone_has_nothing_looked_up_again(stage: Stage, mind: Mind) -> None:
+async def test_a_wish_about_the_writing_alone_has_nothing_looked_up_again(
+    agent_runner: AgentRunner, mind: Mind
+) -> None:
     mind.plans = iter([[WARM], []])
     mind.reviews = iter([("pass", "", []), ("pass", "", [])])
-    outcome = await stage.run(TOPIC, target=RESEARCH, answers={"approve": ["Shorter, please.", "accept"]})
+    outcome = await agent_runner.run(TOPIC, target=RESEARCH, answers={"approve": ["Shorter, please.", "accept"]})
     assert outcome.status == "done", outcome.error
     assert len([request for request in mind.asked["research"] if not request.results]) == 1
     written = mind.asked["write"][-1].prompt
@@ -196,15 +200,19 @@ async def test_a_wish_about_the_writing_alone_has_nothing_looked_up_again(stage:
     assert "- Shorter, please." in written
 
 
-async def test_without_a_prompt_it_asks_and_what_is_rejected_is_not_shown(stage: Stage, mind: Mind) -> None:
-    outcome = await stage.run("", target=RESEARCH, answers={"ask_topic": TOPIC, "approve": "reject"})
+async def test_without_a_prompt_it_asks_and_what_is_rejected_is_not_shown(
+    agent_runner: AgentRunner, mind: Mind
+) -> None:
+    outcome = await agent_runner.run("", target=RESEARCH, answers={"ask_topic": TOPIC, "approve": "reject"})
     assert outcome.status == "done", outcome.error
     assert outcome.output == f"The report was turned down. The topic was: {TOPIC}"
     assert outcome.order[:3] == ["parse_request", "ask_topic", "bootstrap_research"]
 
 
-async def test_private_pages_are_left_unchecked_and_told_unless_allowed(stage: Stage, mind: Mind, site: Site) -> None:
-    outcome = await stage.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
+async def test_private_pages_are_left_unchecked_and_told_unless_allowed(
+    agent_runner: AgentRunner, mind: Mind, site: Site
+) -> None:
+    outcome = await agent_runner.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
     assert outcome.output.splitlines()[-2:] == [
         "Sources: 1 cited; 1 not checked.",
         f"  not checked: {site.url}/tea (a private address)",
@@ -212,7 +220,7 @@ async def test_private_pages_are_left_unchecked_and_told_unless_allowed(stage: S
     assert "HEAD /tea" not in site.asked
 
 
-async def test_one_question_that_fails_is_told_and_the_others_are_used(stage: Stage, mind: Mind) -> None:
+async def test_one_question_that_fails_is_told_and_the_others_are_used(agent_runner: AgentRunner, mind: Mind) -> None:
     mind.plans = iter([[WARM, "Fail, please?"]])
     answer = mind.research
 
@@ -222,20 +230,22 @@ async def test_one_question_that_fails_is_told_and_the_others_are_used(stage: St
         return answer(request)
 
     mind.research = research
-    outcome = await stage.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
+    outcome = await agent_runner.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
     assert outcome.status == "done", outcome.error
-    assert stage.warnings == ["item_failed"]
+    assert agent_runner.warnings == ["item_failed"]
     findings = mind.asked["write"][0].prompt
     assert f"## {WARM}\n\nThe page says" in findings
     assert "## Fail, please?\n\nNot answered: " in findings
 
 
-async def test_with_no_reviewer_and_nobody_to_vet_there_is_still_a_report(stage: Stage, mind: Mind) -> None:
+async def test_with_no_reviewer_and_nobody_to_vet_there_is_still_a_report(
+    agent_runner: AgentRunner, mind: Mind
+) -> None:
     def fail(request: Request) -> Reply:
         return Reply(status=400, error="not today")
 
     mind.vet = mind.review = fail
-    outcome = await stage.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
+    outcome = await agent_runner.run(TOPIC, target=RESEARCH, answers={"approve": "accept"})
     assert outcome.status == "done", outcome.error
     assert outcome.output.startswith("# Tea\n")
 

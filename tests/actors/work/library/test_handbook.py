@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 
 REPOSITORY = Path(__file__).parents[4]
 
 
-async def test_the_handbook_finds_the_passage_and_says_where_it_stands(knowing: Stage, tmp_path: Path) -> None:
+async def test_the_handbook_finds_the_passage_and_says_where_it_stands(knowing: AgentRunner, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     shutil.copytree(REPOSITORY / "docs", clone / "docs")
     shutil.copy(REPOSITORY / "README.md", clone)

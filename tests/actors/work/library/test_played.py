@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 
 from callboard.actors.work.library import AGENTS
@@ -47,41 +47,43 @@ def repository(shop: Path) -> Path:
     return shop
 
 
-async def test_report_writer_has_no_tool_and_gets_everything_in_one_request(stage: Stage) -> None:
-    stage.models.script("# Report")
-    outcome = await stage.run("Topic: tea. Findings: it is hot (https://x.y).", target=AGENTS / "report-writer")
+async def test_report_writer_has_no_tool_and_gets_everything_in_one_request(agent_runner: AgentRunner) -> None:
+    agent_runner.models.script("# Report")
+    outcome = await agent_runner.run("Topic: tea. Findings: it is hot (https://x.y).", target=AGENTS / "report-writer")
     assert outcome.output == "# Report"
-    (request,) = stage.models.requests
+    (request,) = agent_runner.models.requests
     assert tools(request) == set()
     assert "same URL" in system(request)
     assert request.json["temperature"] == 0.2
 
 
-async def test_explore_looks_without_asking_anybody(stage: Stage, shop: Path) -> None:
-    stage.models.script(
+async def test_explore_looks_without_asking_anybody(agent_runner: AgentRunner, shop: Path) -> None:
+    agent_runner.models.script(
         Reply(calls=[("fs_grep", {"pattern": "price"}), ("fs_ls", {}), ("fs_read", {"path": "shop/prices.py"})]),
         "`shop/prices.py:6`",
     )
-    outcome = await stage.run("Where do prices come from?", target=AGENTS / "explore")
+    outcome = await agent_runner.run("Where do prices come from?", target=AGENTS / "explore")
     assert outcome.output == "`shop/prices.py:6`"
-    first, second = stage.models.requests
+    first, second = agent_runner.models.requests
     assert tools(first) == {"fs_glob", "fs_grep", "fs_ls", "fs_read"}
     assert str(shop) in system(first)
     grepped, listed, read = results(second)
     assert "shop/basket.py:3:" in grepped
     assert "pyproject.toml" in listed
     assert "PRICES" in read
-    assert stage.of("question.asked") == []
+    assert agent_runner.of("question.asked") == []
 
 
-async def test_oracle_reads_and_searches_and_has_nothing_to_write_with(stage: Stage, shop: Path) -> None:
-    stage.models.script("Keep it.")
-    await stage.run("Shall we?", target=AGENTS / "oracle")
-    (request,) = stage.models.requests
+async def test_oracle_reads_and_searches_and_has_nothing_to_write_with(agent_runner: AgentRunner, shop: Path) -> None:
+    agent_runner.models.script("Keep it.")
+    await agent_runner.run("Shall we?", target=AGENTS / "oracle")
+    (request,) = agent_runner.models.requests
     assert tools(request) == {"fs_glob", "fs_grep", "fs_ls", "fs_read", "fetch_url_via_curl", "web_search_loki"}
 
 
-async def test_sisyphus_sends_an_explorer_keeps_its_list_and_goes_on_until_it_is_done(stage: Stage, shop: Path) -> None:
+async def test_sisyphus_sends_an_explorer_keeps_its_list_and_goes_on_until_it_is_done(
+    agent_runner: AgentRunner, shop: Path
+) -> None:
     asked: list[str] = []
 
     def answer(request: Request) -> Reply | str:
@@ -101,18 +103,18 @@ async def test_sisyphus_sends_an_explorer_keeps_its_list_and_goes_on_until_it_is
                 return Reply(calls=[("todo__done", {"id": 1})])
         return f"Found: {json.loads(told[3])['output']}"
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("Where are prices?", target=AGENTS / "sisyphus")
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("Where are prices?", target=AGENTS / "sisyphus")
     assert outcome.status == "done", outcome.error
     assert outcome.output.endswith("Found: It is `shop/prices.py:6`.")
     assert asked == ["Where are prices?"]
-    assert tools(stage.models.requests[0]) == {
+    assert tools(agent_runner.models.requests[0]) == {
         *("fs_glob", "fs_grep", "fs_ls", "fs_read", "fs_edit", "fs_patch", "execute_command", "run_tests")
     }
 
 
 async def test_a_plan_of_the_coder_that_sisyphus_sent_is_shown_to_a_person(
-    stage: Stage, shop: Path, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BUILD_CMD", "true")
     monkeypatch.setenv("TEST_CMD", "true")
@@ -135,19 +137,19 @@ async def test_a_plan_of_the_coder_that_sisyphus_sent_is_shown_to_a_person(
             return "Noted." if told else Reply(calls=[("fs_write", {"path": "NOTE", "contents": "x"})])
         return lead(told)
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("Leave a note", target="sisyphus", answers={"gate_approval": "yes"})
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("Leave a note", target="sisyphus", answers={"gate_approval": "yes"})
     assert outcome.status == "done", outcome.error
     assert outcome.output == "It says CODER_COMPLETE."
     assert (shop / "NOTE").read_text() == "x"
-    (asked,) = stage.of("question.asked")
+    (asked,) = agent_runner.of("question.asked")
     assert "/sisyphus/" in asked.question["actor"]
     assert asked.question["actor"].endswith("/gate_approval")
     (child,) = outcome.children
     assert (child.agent, child.status) == ("coder", "completed")
 
 
-async def test_sisyphus_reads_what_a_coder_that_failed_reports(stage: Stage, shop: Path) -> None:
+async def test_sisyphus_reads_what_a_coder_that_failed_reports(agent_runner: AgentRunner, shop: Path) -> None:
     plan = {"plan_summary": "Add.", "files_to_modify": [], "files_to_create": [], "complexity_score": 1, "risks": []}
 
     def answer(request: Request) -> Reply | str:
@@ -163,8 +165,8 @@ async def test_sisyphus_reads_what_a_coder_that_failed_reports(stage: Stage, sho
                 return Reply(calls=[("agent__collect", {"id": json.loads(told[0])["id"]})])
         return told[1]
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("Mend it", target=AGENTS / "sisyphus")
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("Mend it", target=AGENTS / "sisyphus")
     assert outcome.status == "done", outcome.error
     report = json.loads(outcome.output.split("\n\n")[0])
     assert report["exit_status"].startswith("Failed(")
@@ -179,27 +181,27 @@ async def test_sisyphus_reads_what_a_coder_that_failed_reports(stage: Stage, sho
     [("", "failed", "2 of 3 tests fail"), ("tests", "not tested", "no tests were found")],
 )
 async def test_sisyphus_runs_the_tests_and_is_told_what_they_prove(
-    stage: Stage, shop: Path, remove: str, status: str, more: str
+    agent_runner: AgentRunner, shop: Path, remove: str, status: str, more: str
 ) -> None:
     if remove:
         shutil.rmtree(shop / remove)
-    stage.models.script(Reply(calls=[("run_tests", {})]), "I see.")
-    await stage.run("Do the tests pass?", target=AGENTS / "sisyphus")
-    (told,) = results(stage.models.requests[1])
+    agent_runner.models.script(Reply(calls=[("run_tests", {})]), "I see.")
+    await agent_runner.run("Do the tests pass?", target=AGENTS / "sisyphus")
+    (told,) = results(agent_runner.models.requests[1])
     found = json.loads(told)
     assert (found["status"], found["reasons"]) == (status, [more])
 
 
-async def test_sisyphus_can_spawn_only_whom_its_file_names(stage: Stage, shop: Path) -> None:
-    stage.models.script(Reply(calls=[("agent__spawn", {"agent": "demo", "prompt": "hi"})]), "no")
-    await stage.run("Try", target=AGENTS / "sisyphus")
-    (told,) = results(stage.models.requests[1])
+async def test_sisyphus_can_spawn_only_whom_its_file_names(agent_runner: AgentRunner, shop: Path) -> None:
+    agent_runner.models.script(Reply(calls=[("agent__spawn", {"agent": "demo", "prompt": "hi"})]), "no")
+    await agent_runner.run("Try", target=AGENTS / "sisyphus")
+    (told,) = results(agent_runner.models.requests[1])
     assert "demo" in told
     assert "explore" in told
 
 
 async def test_code_reviewer_has_every_changed_file_reviewed_and_puts_the_findings_together(
-    stage: Stage, repository: Path
+    agent_runner: AgentRunner, repository: Path
 ) -> None:
     seen: dict[str, str] = {}
 
@@ -224,8 +226,8 @@ async def test_code_reviewer_has_every_changed_file_reviewed_and_puts_the_findin
         told = results(request)
         return lead(told) if system(request).startswith("You lead") else review(request.prompt, told)
 
-    stage.models.answer_with(answer)
-    outcome = await stage.run("Review what I have not committed", target=AGENTS / "code-reviewer")
+    agent_runner.models.answer_with(answer)
+    outcome = await agent_runner.run("Review what I have not committed", target=AGENTS / "code-reviewer")
     assert outcome.status == "done", outcome.error
     assert outcome.output.splitlines() == [
         "`shop/new *.py:1` warning: look again",
@@ -235,17 +237,17 @@ async def test_code_reviewer_has_every_changed_file_reviewed_and_puts_the_findin
     assert "+import os" in seen["shop/new *.py"]
 
 
-async def test_a_base_that_does_not_exist_is_told_to_the_reviewer(stage: Stage, repository: Path) -> None:
-    stage.models.script(Reply(calls=[("changed_files", {"base": "--output=x"})]), "no")
-    await stage.run("Review", target=AGENTS / "code-reviewer")
-    (told,) = results(stage.models.requests[1])
+async def test_a_base_that_does_not_exist_is_told_to_the_reviewer(agent_runner: AgentRunner, repository: Path) -> None:
+    agent_runner.models.script(Reply(calls=[("changed_files", {"base": "--output=x"})]), "no")
+    await agent_runner.run("Review", target=AGENTS / "code-reviewer")
+    (told,) = results(agent_runner.models.requests[1])
     assert "git could not read commit '--output=x': there is none" in told
     assert not (repository / "x").exists()
 
 
-async def test_the_tools_of_the_demo_do_what_they_say(stage: Stage, shop: Path, tmp_path: Path) -> None:
+async def test_the_tools_of_the_demo_do_what_they_say(agent_runner: AgentRunner, shop: Path, tmp_path: Path) -> None:
     greeting = {"name": "Ada", "others": ["Bob's"], "times": 2, "tone": "loud", "wave": True}
-    stage.models.script(
+    agent_runner.models.script(
         Reply(
             calls=[
                 ("greet", greeting),
@@ -259,9 +261,9 @@ async def test_the_tools_of_the_demo_do_what_they_say(stage: Stage, shop: Path, 
         "done",
     )
     notes = tmp_path / "cache"
-    outcome = await stage.run("Show me", target=AGENTS / "demo", variables={"username": "Ada"}, answers=["yes"])
+    outcome = await agent_runner.run("Show me", target=AGENTS / "demo", variables={"username": "Ada"}, answers=["yes"])
     assert outcome.status == "done", outcome.error
-    first, second, third = stage.models.requests
+    first, second, third = agent_runner.models.requests
     assert "You show Ada what an agent can do" in system(first)
     assert "greet: Greet somebody." in system(first)
     loud, plain, rolled, joined, kept = (json.loads(text) for text in results(second))
@@ -273,17 +275,17 @@ async def test_the_tools_of_the_demo_do_what_they_say(stage: Stage, shop: Path, 
     assert joined["output"].strip() == "a b; -c"
     assert kept["output"].strip() == "kept"
     assert "deleted" in results(third)[-1]
-    (asked,) = stage.of("question.asked")
+    (asked,) = agent_runner.of("question.asked")
     assert "Delete all notes of Ada?" in asked.question["text"]
     assert list(notes.rglob("notes.txt")) == []
 
 
 async def test_the_demo_offers_each_of_its_functions_and_none_that_begins_with_an_underscore(
-    stage: Stage, shop: Path
+    agent_runner: AgentRunner, shop: Path
 ) -> None:
-    stage.models.script("hello")
-    await stage.run("hi", target=AGENTS / "demo")
-    (request,) = stage.models.requests
+    agent_runner.models.script("hello")
+    await agent_runner.run("hi", target=AGENTS / "demo")
+    (request,) = agent_runner.models.requests
     assert tools(request) == {"greet", "roll", "join", "remember", "forget", "get_current_time", "fs_ls", "fs_cat"}
     schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.json["tools"]}
     assert schemas["greet"]["required"] == ["name"]
@@ -294,11 +296,13 @@ async def test_the_demo_offers_each_of_its_functions_and_none_that_begins_with_a
     assert properties["others"]["type"] == "array"
 
 
-async def test_a_built_in_agent_is_found_by_its_name_and_a_copy_of_the_users_comes_first(stage: Stage) -> None:
-    stage.models.script("ours", "theirs")
-    assert (await stage.run("Topic: tea", target="report-writer")).output == "ours"
-    stage.plain("instructions: Rhyme.", name="report-writer")
-    assert (await stage.run("Topic: tea", target="report-writer")).output == "theirs"
-    ours, theirs = stage.models.requests
+async def test_a_built_in_agent_is_found_by_its_name_and_a_copy_of_the_users_comes_first(
+    agent_runner: AgentRunner,
+) -> None:
+    agent_runner.models.script("ours", "theirs")
+    assert (await agent_runner.run("Topic: tea", target="report-writer")).output == "ours"
+    agent_runner.plain("instructions: Rhyme.", name="report-writer")
+    assert (await agent_runner.run("Topic: tea", target="report-writer")).output == "theirs"
+    ours, theirs = agent_runner.models.requests
     assert "plain Markdown" in system(ours)
     assert system(theirs).startswith("Rhyme.")

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Self
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply
 from support.postgres import Postgres, running
 
@@ -164,19 +164,19 @@ def test_a_driver_that_is_missing_is_named_with_the_command_and_no_password_is_t
 
 
 async def test_the_agent_reads_unasked_and_is_asked_before_it_changes(
-    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+    agent_runner: AgentRunner, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statement = {"sql": "DELETE FROM people"}
     for yes, left in ((False, 2), (True, 0)):
-        stage.models.script(
+        agent_runner.models.script(
             Reply(calls=[("schema", {}), ("query", {"sql": "SELECT count(*) FROM people"})]),
             Reply(calls=[("change", statement)]),
             Reply(text="done"),
         )
         values = {"dsn": str(file)}
-        outcome = await stage.run("Delete all.", target="sql", model="fake:m", variables=values, yes=yes)
+        outcome = await agent_runner.run("Delete all.", target="sql", model="fake:m", variables=values, yes=yes)
         assert outcome.output == "done"
-        sent = str(stage.models.requests[-1].json["messages"])
+        sent = str(agent_runner.models.requests[-1].json["messages"])
         assert ("was not run" in sent) is not yes
         with sqlite3.connect(file) as connection:
             assert connection.execute("SELECT count(*) FROM people").fetchone() == (left,)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.seeded_repos import REPOS, Repo
 
@@ -46,7 +46,7 @@ def touches_something_else(project: Path, repo: Repo) -> Reply:
     return Reply(calls=[("fs_write", {"path": "NOTES.md", "contents": "The bug is gone.\n"})])
 
 
-async def work(stage: Stage, project: Path, repo: Repo, acts: Acts) -> callboard.Outcome:
+async def work(agent_runner: AgentRunner, project: Path, repo: Repo, acts: Acts) -> callboard.Outcome:
     """A run of the coder whose model does this once per try, and then claims success."""
     plan = {"plan_summary": "Mend it.", "files_to_modify": [repo.fix[0]], "files_to_create": []}
 
@@ -58,8 +58,8 @@ async def work(stage: Stage, project: Path, repo: Repo, acts: Acts) -> callboard
         reply = acts(project, repo)
         return CLAIM if reply is None or not reply.calls else reply
 
-    stage.models.answer_with(answer)
-    return await stage.run("Mend the bug.", target=CODER, state={"max_fix_attempts": 1})
+    agent_runner.models.answer_with(answer)
+    return await agent_runner.run("Mend the bug.", target=CODER, state={"max_fix_attempts": 1})
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def status(outcome: callboard.Outcome) -> str:
     return outcome.output.split("\n")[0]
 
 
-@pytest.mark.parametrize("stage", [ALLOWED], indirect=True)
+@pytest.mark.parametrize("agent_runner", [ALLOWED], indirect=True)
 @pytest.mark.parametrize(
     "acts",
     [mends, does_nothing, deletes_the_tests, empties_the_tests, touches_something_else],
@@ -84,13 +84,13 @@ def status(outcome: callboard.Outcome) -> str:
 )
 @pytest.mark.parametrize("name", REPOS)
 @pytest.mark.sample(3)
-async def test_the_status_is_true(stage: Stage, project: Path, name: str, acts: Acts) -> None:
+async def test_the_status_is_true(agent_runner: AgentRunner, project: Path, name: str, acts: Acts) -> None:
     repo = REPOS[name]
     if repo.lacks:
         pytest.skip(f"{repo.lacks} is not installed")
     repo.write(project)
     assert not repo.is_mended(project)
-    outcome = await work(stage, project, repo, acts)
+    outcome = await work(agent_runner, project, repo, acts)
     mended = repo.is_mended(project)
     assert mended == (acts is mends)
     if mended and repo.tests:
@@ -108,8 +108,8 @@ async def test_the_status_is_true(stage: Stage, project: Path, name: str, acts: 
     assert status(outcome) == expected, outcome.output
 
 
-@pytest.mark.parametrize("stage", [ALLOWED], indirect=True)
-async def test_a_test_that_is_bent_to_the_bug_is_no_success(stage: Stage, project: Path) -> None:
+@pytest.mark.parametrize("agent_runner", [ALLOWED], indirect=True)
+async def test_a_test_that_is_bent_to_the_bug_is_no_success(agent_runner: AgentRunner, project: Path) -> None:
     repo = REPOS["unittest in a package"]
     repo.write(project)
 
@@ -117,14 +117,14 @@ async def test_a_test_that_is_bent_to_the_bug_is_no_success(stage: Stage, projec
         edits = [{"old_string": "later(23, 2), 1)", "new_string": "later(23, 2), 25)"}]
         return Reply(calls=[("fs_edit", {"path": "tests/test_clock.py", "edits": edits})])
 
-    outcome = await work(stage, project, repo, bends)
+    outcome = await work(agent_runner, project, repo, bends)
     assert (status(outcome), outcome.status, outcome.exit_code) == ("CODER_UNVERIFIED", "failed", 1), outcome.output
     assert "lines of existing tests were changed or removed in tests/test_clock.py" in outcome.output
 
 
 @pytest.mark.full  # test_coder_scripts.py has the same change without a run of the agent
-@pytest.mark.parametrize("stage", [ALLOWED], indirect=True)
-async def test_tests_that_are_skipped_are_no_success(stage: Stage, project: Path) -> None:
+@pytest.mark.parametrize("agent_runner", [ALLOWED], indirect=True)
+async def test_tests_that_are_skipped_are_no_success(agent_runner: AgentRunner, project: Path) -> None:
     repo = REPOS["pytest functions without settings"]
     repo.write(project)
 
@@ -132,6 +132,6 @@ async def test_tests_that_are_skipped_are_no_success(stage: Stage, project: Path
         text = "import pytest\n\n\ndef pytest_itemcollected(item):\n    item.add_marker(pytest.mark.skip)\n"
         return Reply(calls=[("fs_write", {"path": "conftest.py", "contents": text})])
 
-    outcome = await work(stage, project, repo, skips)
+    outcome = await work(agent_runner, project, repo, skips)
     assert (status(outcome), outcome.status, outcome.exit_code) == ("CODER_FAILED", "failed", 1), outcome.output
     assert "none runs now" in outcome.output

@@ -51,7 +51,7 @@ class Host:
         return {"role": "assistant", "content": {"type": "text", "text": "sampled"}, "model": "m"}
 
 
-class Play:
+class Connector:
     """Connects to scripted servers. Each connection has an owner of its own, so its loss is not the test's end."""
 
     def __init__(self, root: Root) -> None:
@@ -94,11 +94,11 @@ async def _hold(me: Actor) -> None:
 
 
 @pytest.fixture
-async def play() -> AsyncIterator[Play]:
-    """See `Play`. Nothing may be left at its end: no task, no process."""
+async def connector() -> AsyncIterator[Connector]:
+    """See `Connector`. Nothing may be left at its end: no task, no process."""
     with trio.fail_after(60):
         async with Root() as root:
-            yield Play(root)
+            yield Connector(root)
             await until(lambda: not root.processes.live)  # the guardian reports the end of a process after its owner's
     assert not root.tasks
 

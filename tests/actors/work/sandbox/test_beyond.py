@@ -46,7 +46,7 @@ SERVER = scripted_server(
 
 
 @pytest.fixture
-def house(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def project(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     need("bubblewrap", monkeypatch)
     repository.agent("global_tools: [execute_command]")
     return repository
@@ -59,29 +59,31 @@ def outside() -> Iterator[Path]:
         yield Path(directory)
 
 
-async def test_a_refused_write_becomes_a_question_and_the_command_runs_again(house: Repository, outside: Path) -> None:
+async def test_a_refused_write_becomes_a_question_and_the_command_runs_again(
+    project: Repository, outside: Path
+) -> None:
     cache = outside
     write = Reply(calls=[("execute_command", {"command": f"echo x >> {cache}/made && echo written"})])
-    said = await told(house, write, person=("no",))
+    said = await told(project, write, person=("no",))
     assert "Read-only file system" in said[0]
     assert f"the sandbox did not let it write in {cache}: the user refused" in said[0]
     assert said[1].startswith(f"Let execute_command write in {cache}?")
-    said = await told(house, write, write, person=("yes",))
+    said = await told(project, write, write, person=("yes",))
     assert said[:2] == ["written\n", "written\n"]
     assert len(said) == 4
-    assert len(await told(house, write, write, person=("run",))) == 3
-    assert len(await told(house, write, person=("always",))) == 2
-    assert len(await told(house, write, person=("no",))) == 1
+    assert len(await told(project, write, write, person=("run",))) == 3
+    assert len(await told(project, write, person=("always",))) == 2
+    assert len(await told(project, write, person=("no",))) == 1
     assert (cache / "made").read_text() == "x\n" * 6
 
 
-async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(house: Repository) -> None:
-    (house.root / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
-    (house.root / ".git" / "config").write_text("[core]\n")
+async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(project: Repository) -> None:
+    (project.root / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    (project.root / ".git" / "config").write_text("[core]\n")
     not_asked = ("/proc/version", "~/.ssh/authorized_keys", ".git/hooks/pre-commit", "/made", "/etc/made", "~/made")
     for path in not_asked:
         write = Reply(calls=[("execute_command", {"command": f"echo x > {path}"})])
-        assert len(await told(house, write, person=("yes",))) == 1, path
+        assert len(await told(project, write, person=("yes",))) == 1, path
 
 
 @pytest.mark.parametrize(
@@ -89,14 +91,14 @@ async def test_nobody_is_asked_about_what_the_user_could_not_write_or_must_not(h
     [("yes", "key=hot plain=Bath other="), ("no", "the user refused"), (None, "no user can be asked")],
 )
 async def test_a_secret_that_a_tools_file_names_is_asked_about(
-    house: Repository, monkeypatch: pytest.MonkeyPatch, answer: str | None, shows: str
+    project: Repository, monkeypatch: pytest.MonkeyPatch, answer: str | None, shows: str
 ) -> None:
     for name, value in {"WEATHER_API_KEY": "hot", "MY_PLACE": "Bath", "OTHER_KEY": "cold", "UNNAMED": "x"}.items():
         monkeypatch.setenv(name, value)
-    house.agent()
-    tools = house.config / "agents" / "a" / "tools.sh"
+    project.agent()
+    tools = project.config / "agents" / "a" / "tools.sh"
     tools.write_text(TOOL)
-    said = await told(house, Reply(calls=[("show", {})]), person=() if answer is None else (answer,))
+    said = await told(project, Reply(calls=[("show", {})]), person=() if answer is None else (answer,))
     assert shows in said[0]
     if answer is None:
         assert has_message(said[0], "work.sandbox.launch.HeldProcess.afterwards", name="WEATHER_API_KEY")
@@ -104,36 +106,36 @@ async def test_a_secret_that_a_tools_file_names_is_asked_about(
         assert re.fullmatch(
             says("work.sandbox.launch.Launcher._secrets", name="show", variable="WEATHER_API_KEY"), said[1]
         )
-    house.settings(sandbox={"env": ["WEATHER_*"]})
-    assert "key=hot" in (await told(house, Reply(calls=[("show", {})]), sandbox=None))[0]
+    project.settings(sandbox={"env": ["WEATHER_*"]})
+    assert "key=hot" in (await told(project, Reply(calls=[("show", {})]), sandbox=None))[0]
 
 
 async def test_what_was_allowed_to_a_program_for_good_is_asked_again_when_that_has_changed(
-    house: Repository, monkeypatch: pytest.MonkeyPatch
+    project: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEATHER_API_KEY", "hot")
-    house.agent()
-    tools = house.config / "agents" / "a" / "tools.sh"
+    project.agent()
+    tools = project.config / "agents" / "a" / "tools.sh"
     tools.write_text(TOOL)
     call = Reply(calls=[("show", {})])
-    assert len(await told(house, call, person=("always",))) == 2
-    assert len(await told(house, call, person=("no",))) == 1
+    assert len(await told(project, call, person=("always",))) == 2
+    assert len(await told(project, call, person=("no",))) == 1
     tools.write_text(TOOL + "# and more\n")
-    assert len(await told(house, call, person=("no",))) == 2
+    assert len(await told(project, call, person=("no",))) == 2
 
 
 @pytest.mark.parametrize(("answers", "asked"), [(("always: WEATHER_*",), 1), (("always: *", "no"), 2)])
 async def test_a_pattern_of_variables_is_allowed_for_good(
-    house: Repository, monkeypatch: pytest.MonkeyPatch, answers: tuple[str, ...], asked: int
+    project: Repository, monkeypatch: pytest.MonkeyPatch, answers: tuple[str, ...], asked: int
 ) -> None:
     monkeypatch.setenv("WEATHER_API_KEY", "hot")
-    house.agent()
-    (house.config / "agents" / "a" / "tools.sh").write_text(TOOL)
+    project.agent()
+    (project.config / "agents" / "a" / "tools.sh").write_text(TOOL)
     call = Reply(calls=[("show", {})])
-    said = await told(house, call, person=answers)
+    said = await told(project, call, person=answers)
     assert len(said) == 1 + asked
     assert ("key=hot" in said[0]) == (asked == 1)
-    assert len(await told(house, call, person=("no",))) == asked
+    assert len(await told(project, call, person=("no",))) == asked
 
 
 def test_variables_are_a_list_of_names() -> None:

@@ -87,11 +87,11 @@ PYTHON = {
     "s.connect(('::ffff:127.0.0.1', int(os.environ['PORT'])))",
     "UDP": "import os, socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', "
     "int(os.environ['UDP'])))",
-    "a raw socket": "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW); print('the-secret-of-the-house')",
+    "a raw socket": "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW); print('the-secret-of-the-host')",
     "the address of the cloud's metadata": "import socket\ntry: socket.create_connection(('169.254.169.254', 80), 1)\n"
-    "except OSError: pass\nelse: print('the-secret-of-the-house')",
+    "except OSError: pass\nelse: print('the-secret-of-the-host')",
     "a name of the DNS": "import socket\ntry: socket.getaddrinfo('example.com', 80)\nexcept OSError: pass\n"
-    "else: print('the-secret-of-the-house')",
+    "else: print('the-secret-of-the-host')",
     "our own memory": "import os\nfor pid in ('self', os.environ['HOST'], '1'):\n"
     "    try: f = open(f'/proc/{pid}/mem', 'r+b'); f.seek(4096); f.write(b'x')\n    except (OSError, ValueError): pass",
     "a descriptor of another process": SYSCALL + "fd = call(434, int(os.environ['VICTIM']), 0)\n"

@@ -64,7 +64,7 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def house(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def project(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     need("bubblewrap", monkeypatch)
     repository.agent("global_tools: [execute_command]")
     (repository.root / "fetch.py").write_text(FETCH)
@@ -75,22 +75,22 @@ def fetch(*urls: str) -> Reply:
     return Reply(calls=[("execute_command", {"command": " ".join(["python3 fetch.py", *urls])})])
 
 
-async def test_a_host_of_the_list_is_reached_and_no_other(house: Repository, site: Site) -> None:
-    house.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
-    (said,) = await told(house, fetch(site.url(), site.url("localhost")), sandbox=None)
+async def test_a_host_of_the_list_is_reached_and_no_other(project: Repository, site: Site) -> None:
+    project.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+    (said,) = await told(project, fetch(site.url(), site.url("localhost")), sandbox=None)
     assert "the page" in said
     assert "403" in said
     assert has_message(said, "work.sandbox.grants.Grants.asked")
     assert site.visits == ["/"]
 
 
-async def test_who_passes_by_the_proxy_or_has_no_password_reaches_nothing(house: Repository, site: Site) -> None:
-    house.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+async def test_who_passes_by_the_proxy_or_has_no_password_reaches_nothing(project: Repository, site: Site) -> None:
+    project.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
     straight = f"env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY python3 fetch.py {site.url()}"
     nameless = f"http_proxy=http://${{http_proxy#*@}} python3 fetch.py {site.url()}"
     made_up = f"http_proxy=http://callboard:guess@${{http_proxy#*@}} python3 fetch.py {site.url()}"
     calls = [Reply(calls=[("execute_command", {"command": each})]) for each in (straight, nameless, made_up)]
-    said = await told(house, *calls, sandbox=None)
+    said = await told(project, *calls, sandbox=None)
     assert "refused" in said[0]
     assert "407" in said[1]
     assert "407" in said[2]
@@ -103,9 +103,9 @@ async def test_who_passes_by_the_proxy_or_has_no_password_reaches_nothing(house:
 )
 @pytest.mark.sample(2)
 async def test_a_person_is_asked_about_another(
-    house: Repository, site: Site, answers: tuple[str, ...], visits: int, questions: int
+    project: Repository, site: Site, answers: tuple[str, ...], visits: int, questions: int
 ) -> None:
-    said = await told(house, fetch(site.url(), site.url(path="/again")), fetch(site.url()), person=answers)
+    said = await told(project, fetch(site.url(), site.url(path="/again")), fetch(site.url()), person=answers)
     asked = said[2:]
     assert len(asked) == questions
     assert f"Let execute_command reach 127.0.0.1:{site.port}?" in asked[0]
@@ -127,20 +127,20 @@ for thread in threads: thread.join()
 """
 
 
-async def test_connections_that_waited_for_a_no_ask_no_question_of_their_own(house: Repository, site: Site) -> None:
-    (house.root / "at_once.py").write_text(AT_ONCE)
+async def test_connections_that_waited_for_a_no_ask_no_question_of_their_own(project: Repository, site: Site) -> None:
+    (project.root / "at_once.py").write_text(AT_ONCE)
     call = Reply(calls=[("execute_command", {"command": f"python3 at_once.py {site.url()}"})])
-    said, *asked = await told(house, call, person=("no",))
+    said, *asked = await told(project, call, person=("no",))
     assert len(asked) == 1
     assert said.count("403") == 8
     assert site.visits == []
 
 
-async def test_always_is_for_good_in_this_directory(house: Repository, site: Site) -> None:
-    assert len(await told(house, fetch(site.url()), person=("always",))) == 2
-    assert len(await told(house, fetch(site.url()), person=("no",))) == 1
+async def test_always_is_for_good_in_this_directory(project: Repository, site: Site) -> None:
+    assert len(await told(project, fetch(site.url()), person=("always",))) == 2
+    assert len(await told(project, fetch(site.url()), person=("no",))) == 1
     assert len(site.visits) == 2
-    kept = StoredAnswers(house.root, {"XDG_STATE_HOME": callboard_state()})
+    kept = StoredAnswers(project.root, {"XDG_STATE_HOME": callboard_state()})
     assert [(each.tool, each.subject) for each in kept.all()] == [
         ("execute_command", f"reach 127.0.0.1:{site.port}"),
     ]
@@ -160,46 +160,48 @@ def callboard_state() -> str:
     return os.environ["XDG_STATE_HOME"]
 
 
-async def test_rules_of_hosts_come_first_and_yes_is_no_answer(house: Repository, site: Site) -> None:
-    house.settings(permissions={"host:127.0.0.1": "deny"})
-    (said,) = await told(house, fetch(site.url()), person=("yes",))
+async def test_rules_of_hosts_come_first_and_yes_is_no_answer(project: Repository, site: Site) -> None:
+    project.settings(permissions={"host:127.0.0.1": "deny"})
+    (said,) = await told(project, fetch(site.url()), person=("yes",))
     assert "permissions deny" in said
-    house.settings(permissions={"host:127.0.0.1": "allow"})
-    (said,) = await told(house, fetch(site.url()))
+    project.settings(permissions={"host:127.0.0.1": "allow"})
+    (said,) = await told(project, fetch(site.url()))
     assert "the page" in said
-    house.settings(permissions={})
-    (said,) = await told(house, fetch(site.url()), yes=True)
+    project.settings(permissions={})
+    (said,) = await told(project, fetch(site.url()), yes=True)
     assert has_message(said, "work.sandbox.grants.Grants.asked")
     assert len(site.visits) == 1
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:169.254.169.254]", "[fd00:ec2::254]", "0xA9FEA9FE"])
 @pytest.mark.sample(2)
-async def test_where_clouds_keep_credentials_nobody_goes(house: Repository, host: str) -> None:
-    house.settings(sandbox={"profile": "workspace", "network": ["*"]})
-    said = (await told(house, fetch(f"http://{host}/latest"), person=("yes",), sandbox=None))[0]
+async def test_where_clouds_keep_credentials_nobody_goes(project: Repository, host: str) -> None:
+    project.settings(sandbox={"profile": "workspace", "network": ["*"]})
+    said = (await told(project, fetch(f"http://{host}/latest"), person=("yes",), sandbox=None))[0]
     assert "credentials" in said
 
 
-async def test_a_pattern_means_no_private_address(house: Repository, site: Site) -> None:
-    house.settings(sandbox={"profile": "workspace", "network": [f"*:{site.port}", "*"]})
-    (said,) = await told(house, fetch(site.url(), site.url("localhost"), site.url("[::ffff:127.0.0.1]")), sandbox=None)
+async def test_a_pattern_means_no_private_address(project: Repository, site: Site) -> None:
+    project.settings(sandbox={"profile": "workspace", "network": [f"*:{site.port}", "*"]})
+    (said,) = await told(
+        project, fetch(site.url(), site.url("localhost"), site.url("[::ffff:127.0.0.1]")), sandbox=None
+    )
     assert said.count("private address") == 3
     assert site.visits == []
 
 
-async def test_off_is_off_and_asks_nobody(house: Repository, site: Site) -> None:
-    house.settings(sandbox={"profile": "workspace", "network": "off"})
-    (said,) = await told(house, fetch(site.url()), person=("yes",), sandbox=None)
+async def test_off_is_off_and_asks_nobody(project: Repository, site: Site) -> None:
+    project.settings(sandbox={"profile": "workspace", "network": "off"})
+    (said,) = await told(project, fetch(site.url()), person=("yes",), sandbox=None)
     assert "unreachable" in said or "refused" in said
     assert site.visits == []
 
 
-async def test_https_goes_through_a_tunnel(house: Repository, site: Site) -> None:
-    house.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
+async def test_https_goes_through_a_tunnel(project: Repository, site: Site) -> None:
+    project.settings(sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}"]})
     tunnelled, other = f"curl -s -p {site.url(path='/tunnelled')}", f"curl -s -p {site.url('localhost')}"
     command = f"{tunnelled}; {other} || echo kept out"
-    (said,) = await told(house, Reply(calls=[("execute_command", {"command": command})]), sandbox=None)
+    (said,) = await told(project, Reply(calls=[("execute_command", {"command": command})]), sandbox=None)
     assert "the page" in said
     assert "kept out" in said
     assert site.visits == ["/tunnelled"]
@@ -220,12 +222,12 @@ ODD = (
 )
 
 
-async def test_whatever_a_process_says_to_the_proxy_it_goes_on(house: Repository, site: Site) -> None:
-    house.settings(
+async def test_whatever_a_process_says_to_the_proxy_it_goes_on(project: Repository, site: Site) -> None:
+    project.settings(
         sandbox={"profile": "workspace", "network": [f"127.0.0.1:{site.port}", "*"]},
         permissions={"host:what:ever": "deny", "host:": "deny"},
     )
-    (house.root / "odd.py").write_text(
+    (project.root / "odd.py").write_text(
         "import base64, os, socket, urllib.parse as u\n"
         "proxy = u.urlsplit(os.environ['HTTP_PROXY'])\n"
         "who = base64.b64encode(f'{proxy.username}:{proxy.password}'.encode())\n"
@@ -237,7 +239,7 @@ async def test_whatever_a_process_says_to_the_proxy_it_goes_on(house: Repository
         "        except ConnectionResetError: print('reset')\n"
     )
     odd = Reply(calls=[("execute_command", {"command": "python3 odd.py"})])
-    said = await told(house, odd, fetch(site.url()), sandbox=None)
+    said = await told(project, odd, fetch(site.url()), sandbox=None)
     assert len(said[0].splitlines()) == len(ODD), said[0]
     assert " 200" not in said[0]
     assert said[1] == "the page\n"

@@ -55,7 +55,7 @@ graph:
 """
 
 
-class House:
+class SandboxedRuns:
     """A configuration directory, a workspace, and what must stay as it is."""
 
     def __init__(self, base: Path, models: FakeModels, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,222 +109,247 @@ def _argv(process: psutil.Process) -> list[str]:
 
 
 @pytest.fixture
-def house(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> House:
-    return House(tmp_path, fake_model, monkeypatch)
+def sandboxed_runs(tmp_path: Path, fake_model: FakeModels, monkeypatch: pytest.MonkeyPatch) -> SandboxedRuns:
+    return SandboxedRuns(tmp_path, fake_model, monkeypatch)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_commands_of_a_model_are_held_to_the_workspace(
-    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
-    house.check(await house.calls("execute_command", {"command": house.code}, sandbox="workspace"))
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    sandboxed_runs.check(
+        await sandboxed_runs.calls("execute_command", {"command": sandboxed_runs.code}, sandbox="workspace")
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_functions_of_a_tool_file_are_and_their_results_come_back(
-    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nvariables: [{name: site_token, description: x, default: of-the-agent}]\n")
-    house.agent("a", "tools.sh", TOOL.format(code=house.code))
-    told = await house.calls("attempt", {}, sandbox="workspace")
-    house.check(told)
+    sandboxed_runs.agent(
+        "a", "config.yaml", "name: a\nvariables: [{name: site_token, description: x, default: of-the-agent}]\n"
+    )
+    sandboxed_runs.agent("a", "tools.sh", TOOL.format(code=sandboxed_runs.code))
+    told = await sandboxed_runs.calls("attempt", {}, sandbox="workspace")
+    sandboxed_runs.check(told)
     assert "of-the-agent" in told
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_scripts_of_graphs_are(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+async def test_scripts_of_graphs_are(
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
     need(backend, monkeypatch)
-    house.settings(sandbox="workspace")
-    script = f"{{ {house.code}; }} > told 2>&1; jq -Rs '{{out: .}}' told\n"
-    house.agent("tries", "graph.yaml", GRAPH)
-    house.agent("tries", "attempt.sh", script)
-    outcome = await callboard.run("tries", config_dir=house.config)
+    sandboxed_runs.settings(sandbox="workspace")
+    script = f"{{ {sandboxed_runs.code}; }} > told 2>&1; jq -Rs '{{out: .}}' told\n"
+    sandboxed_runs.agent("tries", "graph.yaml", GRAPH)
+    sandboxed_runs.agent("tries", "attempt.sh", script)
+    outcome = await callboard.run("tries", config_dir=sandboxed_runs.config)
     assert outcome.status == "done", outcome.error
-    house.check(outcome.output)
+    sandboxed_runs.check(outcome.output)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.sample(1)
-async def test_scripts_in_typescript_run_in_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+async def test_scripts_in_typescript_run_in_it(
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
     need(backend, monkeypatch)
     if not npx_has_tsx():
         pytest.skip("needs Node with npx and tsx (npm install -g tsx)")
     script = "const told: string = 'typed'\nconsole.log(JSON.stringify({out: told}))\n"
-    house.agent("tries", "graph.yaml", GRAPH.replace("attempt.sh", "attempt.ts"))
-    house.agent("tries", "attempt.ts", script)
-    outcome = await callboard.run("tries", config_dir=house.config, sandbox="workspace")
+    sandboxed_runs.agent("tries", "graph.yaml", GRAPH.replace("attempt.sh", "attempt.ts"))
+    sandboxed_runs.agent("tries", "attempt.ts", script)
+    outcome = await callboard.run("tries", config_dir=sandboxed_runs.config, sandbox="workspace")
     assert (outcome.status, outcome.output) == ("done", "typed"), outcome.error
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_code_of_workflows_is(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+async def test_code_of_workflows_is(
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
     need(backend, monkeypatch)
-    file = house.workspace / "tries.yaml"
+    file = sandboxed_runs.workspace / "tries.yaml"
     file.write_text(WORKFLOW)
-    code = f"import subprocess; subprocess.run(['bash', '-c', 'cd {house.workspace};' + {house.code!r}], stderr=1)"
-    outcome = await callboard.run(file, f"```python\n{code}\n```", config_dir=house.config, sandbox="workspace")
+    workspace, tried = sandboxed_runs.workspace, sandboxed_runs.code
+    code = f"import subprocess; subprocess.run(['bash', '-c', 'cd {workspace};' + {tried!r}], stderr=1)"
+    outcome = await callboard.run(
+        file, f"```python\n{code}\n```", config_dir=sandboxed_runs.config, sandbox="workspace"
+    )
     assert outcome.status == "done", outcome.error
-    house.check(outcome.output)
+    sandboxed_runs.check(outcome.output)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.sample(1)
 async def test_mcp_servers_are_and_have_a_network_unless_the_user_says_no(
-    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
     monkeypatch.setenv("SERVER_TOKEN", "meant for it")  # in mcp.json as in ours: what the entry says is meant
-    server = house.home / "server.py"
+    server = sandboxed_runs.home / "server.py"
     network = "python3 -c 'import socket; socket.socket().connect((\"127.0.0.1\", 1))' 2>&1 | tail -1"
-    line = f"{house.code}; {network}; echo $SERVER_TOKEN"
+    line = f"{sandboxed_runs.code}; {network}; echo $SERVER_TOKEN"
     code = f"""
     done = subprocess.run(["bash", "-c", {line!r}], capture_output=True, text=True)
     return done.stdout + done.stderr
     """
     server.write_text(scripted_server(code, attempt={}))
-    functions = house.config / "functions"
+    functions = sandboxed_runs.config / "functions"
     functions.mkdir()
     entry = {"command": sys.executable, "args": [str(server)], "env": {"SERVER_TOKEN": "meant for it"}}
     (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"one": entry, "two": entry}}))
-    house.settings(sandbox={"profile": "workspace", "servers": {"two": {"network": "off"}}}, mcp_tools="direct")
-    house.agent("a", "config.yaml", "name: a\nmcp_servers: [one, two]\n")
-    told = await house.calls("one__attempt", {})
-    house.check(told)
+    sandboxed_runs.settings(
+        sandbox={"profile": "workspace", "servers": {"two": {"network": "off"}}}, mcp_tools="direct"
+    )
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nmcp_servers: [one, two]\n")
+    told = await sandboxed_runs.calls("one__attempt", {})
+    sandboxed_runs.check(told)
     assert "ConnectionRefused" in told
     assert "meant for it" in told
-    told = await house.calls("two__attempt", {})
-    house.check(told)
+    told = await sandboxed_runs.calls("two__attempt", {})
+    sandboxed_runs.check(told)
     assert backend == "bubblewrap" or "PermissionError" in told  # which has a loopback of its own
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("database", ["data/test.db", "test.db"])
 async def test_a_server_that_makes_the_file_of_its_entry_is_started_once(
-    house: House, monkeypatch: pytest.MonkeyPatch, backend: str, database: str
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str, database: str
 ) -> None:
     need(backend, monkeypatch)
-    data = house.workspace / database
-    (house.workspace / "data").mkdir()
+    data = sandboxed_runs.workspace / database
+    (sandboxed_runs.workspace / "data").mkdir()
     events: list[callboard.Event] = []
-    server = house.home / "server.py"
+    server = sandboxed_runs.home / "server.py"
     made = "import sys\nopen(sys.argv[1], 'a').close()\n"
     server.write_text(made + scripted_server("    return 'here'", attempt={}))
-    functions = house.config / "functions"
+    functions = sandboxed_runs.config / "functions"
     functions.mkdir()
     entry = {"command": sys.executable, "args": [str(server), str(data)]}
     (functions / "mcp.json").write_text(json.dumps({"mcpServers": {"one": entry}}))
-    house.settings(sandbox="workspace", mcp_tools="direct", mcp_pool={"idle_timeout_seconds": 60})
-    house.agent("a", "config.yaml", "name: a\nmcp_servers: [one]\n")
-    assert await house.calls("one__attempt", {}, on_event=events.append) == "here"
+    sandboxed_runs.settings(sandbox="workspace", mcp_tools="direct", mcp_pool={"idle_timeout_seconds": 60})
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nmcp_servers: [one]\n")
+    assert await sandboxed_runs.calls("one__attempt", {}, on_event=events.append) == "here"
     assert data.exists()
     assert [event.kind for event in events].count("mcp.started") == 1
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_the_limits_of_a_call_hold_in_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+async def test_the_limits_of_a_call_hold_in_it(
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
     need(backend, monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
     command = "for n in $(seq 3000); do [ $(ulimit -f) = unlimited ] || break; sleep 0.02; done; ulimit -f; ulimit -c"
-    told = await house.calls("execute_command", {"command": command}, sandbox="workspace")
+    told = await sandboxed_runs.calls("execute_command", {"command": command}, sandbox="workspace")
     assert "unlimited" not in told
     assert told.split()[-1] == "0"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_what_does_not_end_is_ended_with_all_it_has_started(
-    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
     seconds = f"4711.{os.getpid()}"  # others run this test at the same time
     command = f"trap '' TERM; for n in 1 2 3; do setsid sleep {seconds} & done; sleep {seconds}"
-    house.models.script(Reply(calls=[("execute_command", {"command": command})]))
+    sandboxed_runs.models.script(Reply(calls=[("execute_command", {"command": command})]))
     limits = callboard.Limits(timeout=1.0)
-    outcome = await callboard.run("a", "go", config_dir=house.config, yes=True, sandbox="workspace", limits=limits)
+    outcome = await callboard.run(
+        "a", "go", config_dir=sandboxed_runs.config, yes=True, sandbox="workspace", limits=limits
+    )
     assert outcome.status == "failed"
     left = [each for each in psutil.process_iter() if _argv(each) == ["sleep", seconds]]
     assert left == []
 
 
-async def test_off_says_that_nothing_is_held(house: House) -> None:
-    house.settings(sandbox="workspace")
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
-    assert "the-secret-key" in await house.calls("execute_command", {"command": house.code}, sandbox="off")
-    assert house.made.exists()
+async def test_off_says_that_nothing_is_held(sandboxed_runs: SandboxedRuns) -> None:
+    sandboxed_runs.settings(sandbox="workspace")
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    assert "the-secret-key" in await sandboxed_runs.calls(
+        "execute_command", {"command": sandboxed_runs.code}, sandbox="off"
+    )
+    assert sandboxed_runs.made.exists()
 
 
-async def test_open_closes_the_kernel_alone(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_closes_the_kernel_alone(sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     need("landlock", monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
-    told = await house.calls(
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    told = await sandboxed_runs.calls(
         "execute_command",
-        {"command": f"{house.code}; unshare -Ur true; grep NoNewPrivs /proc/self/status"},
+        {"command": f"{sandboxed_runs.code}; unshare -Ur true; grep NoNewPrivs /proc/self/status"},
         sandbox="open",
     )
-    assert house.made.exists()
+    assert sandboxed_runs.made.exists()
     assert "the-secret-key" in told
     assert "Operation not permitted" in told
     assert "NoNewPrivs:\t1" in told
 
 
 async def test_read_only_writes_nothing_but_its_own_temporary_directory(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("bubblewrap", monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
     command = "echo x > here; echo kept > /tmp/x; cat /tmp/x"
-    told = await house.calls("execute_command", {"command": command}, sandbox="read-only")
+    told = await sandboxed_runs.calls("execute_command", {"command": command}, sandbox="read-only")
     assert "Read-only file system" in told
     assert "kept" in told
-    assert not (house.workspace / "here").exists()
+    assert not (sandboxed_runs.workspace / "here").exists()
 
 
 async def test_what_one_call_leaves_in_tmp_the_next_finds_and_the_run_takes_along(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("bubblewrap", monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
-    house.models.script(Reply(calls=[("execute_command", {"command": "echo left > /tmp/x"})]))
-    assert "left" in await house.calls("execute_command", {"command": "cat /tmp/x"}, sandbox="workspace")
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    sandboxed_runs.models.script(Reply(calls=[("execute_command", {"command": "echo left > /tmp/x"})]))
+    assert "left" in await sandboxed_runs.calls("execute_command", {"command": "cat /tmp/x"}, sandbox="workspace")
     assert list((Path(os.environ["XDG_STATE_HOME"]) / "callboard" / "tmp").iterdir()) == []
 
 
-async def test_where_no_sandbox_can_be_had_nothing_is_started(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_no_sandbox_can_be_had_nothing_is_started(
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CALLBOARD_SANDBOX_BACKEND", "none")
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
-    told = await house.calls("execute_command", {"command": house.code}, sandbox="workspace")
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\n")
+    told = await sandboxed_runs.calls("execute_command", {"command": sandboxed_runs.code}, sandbox="workspace")
     assert has_message(told, "work.sandbox.launch._no_way")
     assert has_message(told, "work.sandbox.launch.Launcher._without.2")
-    assert not (house.workspace / "inside").exists()
+    assert not (sandboxed_runs.workspace / "inside").exists()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_file_of_an_agent_narrows_what_the_user_allows(
-    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\nsandbox: read-only\n")
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\nsandbox: read-only\n")
     code = {"command": "touch made-inside; echo $?"}
     for options in ({}, {"sandbox": "workspace"}, {"sandbox": "off"}):
-        told = await house.calls("execute_command", code, **options)
+        told = await sandboxed_runs.calls("execute_command", code, **options)
         assert told.split()[-1] == "1", told
-        assert not (house.workspace / "made-inside").exists()
-    assert not list((house.home / ".local/state/callboard/tmp").glob("*"))
+        assert not (sandboxed_runs.workspace / "made-inside").exists()
+    assert not list((sandboxed_runs.home / ".local/state/callboard/tmp").glob("*"))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_it_never_widens_it(house: House, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+async def test_it_never_widens_it(sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     need(backend, monkeypatch)
-    house.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\nsandbox: open\n")
-    house.check(await house.calls("execute_command", {"command": house.code}, sandbox="workspace"))
+    sandboxed_runs.agent("a", "config.yaml", "name: a\nglobal_tools: [execute_command]\nsandbox: open\n")
+    sandboxed_runs.check(
+        await sandboxed_runs.calls("execute_command", {"command": sandboxed_runs.code}, sandbox="workspace")
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_node_narrows_its_own_processes_alone(
-    house: House, monkeypatch: pytest.MonkeyPatch, backend: str
+    sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
     need(backend, monkeypatch)
     nodes = """
@@ -336,21 +361,21 @@ nodes:
   two: {type: script, script: two.sh, next: done}
   done: {type: end, output: "{{out}}"}
 """
-    house.agent("tries", "graph.yaml", nodes)
-    house.agent("tries", "one.sh", f"touch {house.workspace}/one; echo '{{}}'\n")
-    house.agent("tries", "two.sh", f'touch {house.workspace}/two; echo \'{{"out": "over"}}\'\n')
-    outcome = await callboard.run("tries", config_dir=house.config, sandbox="workspace")
+    sandboxed_runs.agent("tries", "graph.yaml", nodes)
+    sandboxed_runs.agent("tries", "one.sh", f"touch {sandboxed_runs.workspace}/one; echo '{{}}'\n")
+    sandboxed_runs.agent("tries", "two.sh", f'touch {sandboxed_runs.workspace}/two; echo \'{{"out": "over"}}\'\n')
+    outcome = await callboard.run("tries", config_dir=sandboxed_runs.config, sandbox="workspace")
     assert outcome.output == "over", outcome.error
-    assert not (house.workspace / "one").exists()
-    assert (house.workspace / "two").exists()
+    assert not (sandboxed_runs.workspace / "one").exists()
+    assert (sandboxed_runs.workspace / "two").exists()
 
 
-async def test_a_run_says_which_sandbox_it_has(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.agent("a", "config.yaml", "name: a\n")
+async def test_a_run_says_which_sandbox_it_has(sandboxed_runs: SandboxedRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    sandboxed_runs.agent("a", "config.yaml", "name: a\n")
     for given, told in (({}, "workspace"), ({"sandbox": "workspace"}, "workspace"), ({"sandbox": "off"}, "off")):
         events: list[callboard.Event] = []
-        house.models.script("over")
-        await callboard.run("a", "go", config_dir=house.config, on_event=events.append, **given)  # type: ignore[arg-type]
+        sandboxed_runs.models.script("over")
+        await callboard.run("a", "go", config_dir=sandboxed_runs.config, on_event=events.append, **given)  # type: ignore[arg-type]
         assert events[0].data.sandbox == told  # type: ignore[attr-defined]
 
 

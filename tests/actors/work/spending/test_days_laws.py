@@ -164,7 +164,7 @@ class InCluster(Kept):
 BOTH = "SELECT day, key, tokens FROM {0}ledger UNION ALL SELECT day, key, tokens FROM {0}held"
 
 
-class House:
+class LedgerProcesses:
     """The processes, as `Days` on one ledger; killed ones lose what they have not written."""
 
     def __init__(self, root: Root, kept: Kept) -> None:
@@ -266,12 +266,12 @@ def test_so_does_that_of_a_cluster(postgres: Postgres, examples: int) -> None:
 def plays(examples: int, kept: Callable[[], contextlib.AbstractContextManager[Kept]]) -> None:
     async def lives(ops: list[tuple[Any, ...]], kept: Kept) -> None:
         async with Root() as root:
-            house = House(root, kept)
-            await house.write(0)
+            ledger_processes = LedgerProcesses(root, kept)
+            await ledger_processes.write(0)
             for name, *args in ops:
-                await getattr(house, name)(*args)
-                house.check()
-            for each in house.processes:
+                await getattr(ledger_processes, name)(*args)
+                ledger_processes.check()
+            for each in ledger_processes.processes:
                 await each.aclose()
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])

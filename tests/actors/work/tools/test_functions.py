@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.fake_models import Reply, Request
 from support.messages import says
 
@@ -133,7 +133,7 @@ class Checked:
 @pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt(), GeneratorExit(), Odd("o")], ids=repr)
 @pytest.mark.parametrize("kind", ["thread", "async", "nursery"])
 async def test_whatever_a_function_raises_is_the_error_of_its_call(
-    stage: Stage, kind: str, error: BaseException
+    agent_runner: AgentRunner, kind: str, error: BaseException
 ) -> None:
     begun, ended = trio.Event(), trio.Event()
 
@@ -159,14 +159,14 @@ async def test_whatever_a_function_raises_is_the_error_of_its_call(
             return request.results[-1]
         return Reply(calls=[("bad" if request.prompt == "bad" else "beside", {})])
 
-    stage.models.answer_with(answer)
+    agent_runner.models.answer_with(answer)
     bad = {"thread": fails, "async": fails_async, "nursery": fails_in_a_nursery}[kind]
     tools = [function_tool(bad, name="bad"), function_tool(beside)]
     agent = callboard.Agent(name="a", instructions="x")
     outcomes: dict[str, callboard.Outcome] = {}
 
     async def run(prompt: str) -> None:
-        outcomes[prompt] = await callboard.run(agent, prompt, root=stage.root, tools=tools, yes=True)
+        outcomes[prompt] = await callboard.run(agent, prompt, root=agent_runner.root, tools=tools, yes=True)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run, "beside")

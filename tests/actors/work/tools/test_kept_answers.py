@@ -49,12 +49,12 @@ class Asked:
         """Nothing is shown."""
 
 
-async def asked(house: Repository, answer: str, *replies: Reply) -> int:
+async def asked(project: Repository, answer: str, *replies: Reply) -> int:
     """How often a person was asked in a run with these calls."""
-    async with callboard.Root(config_dir=house.config) as root:
+    async with callboard.Root(config_dir=project.config) as root:
         person = Asked(root, answer)
         with root.questions.attach(person):
-            outcome = await house.run(*replies, "over", root=root)
+            outcome = await project.run(*replies, "over", root=root)
     assert outcome.status == "done", outcome.error
     return len(person.questions)
 
@@ -68,21 +68,21 @@ def write(path: str) -> Reply:
 
 
 @pytest.fixture
-def house(repository: Repository) -> Repository:
+def project(repository: Repository) -> Repository:
     repository.agent("global_tools: [fs_write, execute_command]")
     return repository
 
 
 async def test_a_command_is_allowed_as_it_is_in_this_directory(
-    house: Repository, monkeypatch: pytest.MonkeyPatch
+    project: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await asked(house, "always", command("echo a")) == 1
-    assert await asked(house, "no", command("echo a")) == 0
-    assert await asked(house, "no", command("echo b")) == 1
-    elsewhere = house.home / "elsewhere"
+    assert await asked(project, "always", command("echo a")) == 1
+    assert await asked(project, "no", command("echo a")) == 0
+    assert await asked(project, "no", command("echo b")) == 1
+    elsewhere = project.home / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    assert await asked(house, "no", command("echo a")) == 1
+    assert await asked(project, "no", command("echo a")) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,62 +102,62 @@ async def test_a_command_is_allowed_as_it_is_in_this_directory(
 )
 @pytest.mark.sample(3)
 async def test_a_pattern_is_kept_in_the_place_of_the_call(
-    house: Repository, first: Reply, pattern: str, asked_about: list[str], not_asked_about: list[str]
+    project: Repository, first: Reply, pattern: str, asked_about: list[str], not_asked_about: list[str]
 ) -> None:
     call = command if "command" in str(first.calls) else write
-    (house.root / "src").mkdir(exist_ok=True)
-    assert await asked(house, f"always: {pattern}", first) == 1
-    assert await asked(house, "no", *map(call, not_asked_about)) == 0
-    assert await asked(house, "no", *map(call, asked_about)) == len(asked_about)
+    (project.root / "src").mkdir(exist_ok=True)
+    assert await asked(project, f"always: {pattern}", first) == 1
+    assert await asked(project, "no", *map(call, not_asked_about)) == 0
+    assert await asked(project, "no", *map(call, asked_about)) == len(asked_about)
 
 
-async def test_a_pattern_that_does_not_mean_the_call_allows_nothing_and_is_asked_for_again(house: Repository) -> None:
-    async with callboard.Root(config_dir=house.config) as root:
+async def test_a_pattern_that_does_not_mean_the_call_allows_nothing_and_is_asked_for_again(project: Repository) -> None:
+    async with callboard.Root(config_dir=project.config) as root:
         person = Asked(root, "always: ask first")
         person.then = "no"
         with root.questions.attach(person):
-            await house.run(command("echo a"), "over", root=root)
+            await project.run(command("echo a"), "over", root=root)
     first, second = person.questions
     assert (first.pattern, first.problem) == ("echo a", None)
     assert second.problem
-    assert await asked(house, "no", command("echo a")) == 1
+    assert await asked(project, "no", command("echo a")) == 1
 
 
-async def test_another_tool_is_allowed_with_whatever_arguments(house: Repository) -> None:
-    assert await asked(house, "always", write("a"), write("b")) == 1
-    assert await asked(house, "no", write("c")) == 0
-    assert (house.root / "c").exists()
+async def test_another_tool_is_allowed_with_whatever_arguments(project: Repository) -> None:
+    assert await asked(project, "always", write("a"), write("b")) == 1
+    assert await asked(project, "no", write("c")) == 0
+    assert (project.root / "c").exists()
 
 
-async def test_run_is_for_the_run_alone(house: Repository) -> None:
-    assert await asked(house, "run", command("echo a"), command("echo b")) == 1
-    assert await asked(house, "no", command("echo a")) == 1
+async def test_run_is_for_the_run_alone(project: Repository) -> None:
+    assert await asked(project, "run", command("echo a"), command("echo b")) == 1
+    assert await asked(project, "no", command("echo a")) == 1
 
 
-async def test_no_answer_changes_what_is_denied(house: Repository) -> None:
-    assert await asked(house, "always", command("echo a")) == 1
-    house.settings(permissions={"execute_command": {"deny": "echo *"}})
-    assert await asked(house, "yes", command("echo a")) == 0
-    assert has_message(house.told, "work.tools.permissions.Permissions.admit")
+async def test_no_answer_changes_what_is_denied(project: Repository) -> None:
+    assert await asked(project, "always", command("echo a")) == 1
+    project.settings(permissions={"execute_command": {"deny": "echo *"}})
+    assert await asked(project, "yes", command("echo a")) == 0
+    assert has_message(project.told, "work.tools.permissions.Permissions.admit")
 
 
-async def test_a_tool_file_that_has_changed_is_asked_about_again(house: Repository) -> None:
-    house.agent("permissions: {send_it: ask}")
-    tools = house.config / "agents/a/tools.sh"
+async def test_a_tool_file_that_has_changed_is_asked_about_again(project: Repository) -> None:
+    project.agent("permissions: {send_it: ask}")
+    tools = project.config / "agents/a/tools.sh"
     tools.write_text(TOOL.format(said="one"))
     call = Reply(calls=[("send_it", {})])
-    assert await asked(house, "always", call) == 1
-    assert await asked(house, "no", call) == 0
+    assert await asked(project, "always", call) == 1
+    assert await asked(project, "no", call) == 0
     tools.write_text(TOOL.format(said="two"))
-    assert await asked(house, "no", call) == 1
+    assert await asked(project, "no", call) == 1
 
 
-async def test_26_a_server_whose_command_has_changed_is_asked_about_again(house: Repository) -> None:
-    house.agent("mcp_servers: [s]")
-    house.settings(mcp_tools="direct")
-    script = house.home / "server.py"
+async def test_26_a_server_whose_command_has_changed_is_asked_about_again(project: Repository) -> None:
+    project.agent("mcp_servers: [s]")
+    project.settings(mcp_tools="direct")
+    script = project.home / "server.py"
     script.write_text(SERVER)
-    functions = house.config / "functions"
+    functions = project.config / "functions"
     functions.mkdir()
 
     def configured(*more: str) -> None:
@@ -166,37 +166,37 @@ async def test_26_a_server_whose_command_has_changed_is_asked_about_again(house:
 
     call = Reply(calls=[("s__do", {})])
     configured()
-    assert await asked(house, "always", call) == 1
-    assert await asked(house, "no", call) == 0
+    assert await asked(project, "always", call) == 1
+    assert await asked(project, "no", call) == 0
     configured("--evil")
-    assert await asked(house, "no", call) == 1
+    assert await asked(project, "no", call) == 1
 
 
-async def test_callers_of_a_server_have_none_of_it_and_add_nothing(house: Repository) -> None:
+async def test_callers_of_a_server_have_none_of_it_and_add_nothing(project: Repository) -> None:
     from callboard.actors.runs.begin import perform
     from callboard.actors.runs.loading import RunCallbacks
     from callboard.protocol.requests import RunRequest
 
-    assert await asked(house, "always", command("echo a")) == 1
-    async with callboard.Root(config_dir=house.config) as root:
+    assert await asked(project, "always", command("echo a")) == 1
+    async with callboard.Root(config_dir=project.config) as root:
         person = Asked(root, "always")
         with root.questions.attach(person):
-            house.models.script(command("echo a"), command("echo b"), Reply(text="over"))
+            project.models.script(command("echo a"), command("echo b"), Reply(text="over"))
             await perform(RunRequest(target="a", prompt="go"), RunCallbacks(owner="alice"), root)
     assert [question.options for question in person.questions] == [("yes", "always", "no")]
-    assert [each.subject for each in StoredAnswers(house.root, os.environ).all()] == ["echo a"]
+    assert [each.subject for each in StoredAnswers(project.root, os.environ).all()] == ["echo a"]
 
 
-async def test_they_are_listed_and_taken_back(house: Repository) -> None:
-    kept = StoredAnswers(house.root, os.environ)
-    assert await asked(house, "always", command("echo a"), command("echo b"), write("c")) == 3
+async def test_they_are_listed_and_taken_back(project: Repository) -> None:
+    kept = StoredAnswers(project.root, os.environ)
+    assert await asked(project, "always", command("echo a"), command("echo b"), write("c")) == 3
     assert [(each.tool, each.subject) for each in kept.all()] == [
         ("execute_command", "echo a"),
         ("execute_command", "echo b"),
         ("fs_write", ""),
     ]
     assert kept.forget("execute_command") == 2
-    assert await asked(house, "no", command("echo a"), write("d")) == 1
+    assert await asked(project, "no", command("echo a"), write("d")) == 1
     assert kept.forget() == 1
     assert kept.all() == ()
 

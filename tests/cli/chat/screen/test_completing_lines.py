@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
-from support.chat_screen import ChatStage
+from support.chat_screen import ScriptedScreen
 
 from callboard.cli.chat.screen.threaded import WaitingHandler
 from callboard.protocol.control import chat
 
 
 def test_tab_pressed_together_with_the_text_completes_it() -> None:
-    stage = ChatStage()
-    stage.person.offered = [".session bridges"]
+    scripted_screen = ScriptedScreen()
+    scripted_screen.person.offered = [".session bridges"]
 
     async def body() -> None:
-        await stage.press(".session br\t", lambda: stage.line == ".session bridges")
+        await scripted_screen.press(".session br\t", lambda: scripted_screen.line == ".session bridges")
 
-    stage.play(body)
+    scripted_screen.play(body)
 
 
 def test_tab_pressed_while_a_list_is_loading_completes_when_it_has_arrived() -> None:
-    stage = ChatStage()
-    stage.person.offered = [".session bridges-one", ".session bridges-two"]
+    scripted_screen = ScriptedScreen()
+    scripted_screen.person.offered = [".session bridges-one", ".session bridges-two"]
 
     async def body() -> None:
-        stage.person.completes.clear()
-        await stage.press(".session b", lambda: stage.person.completing)
-        await stage.press("r\t", lambda: stage.line.endswith("br"))
-        stage.person.completes.set()
-        await stage.until(lambda: stage.line == ".session bridges-")
-        assert stage.person.completing[-1] == ".session br"
+        scripted_screen.person.completes.clear()
+        await scripted_screen.press(".session b", lambda: scripted_screen.person.completing)
+        await scripted_screen.press("r\t", lambda: scripted_screen.line.endswith("br"))
+        scripted_screen.person.completes.set()
+        await scripted_screen.until(lambda: scripted_screen.line == ".session bridges-")
+        assert scripted_screen.person.completing[-1] == ".session br"
 
-    stage.play(body)
+    scripted_screen.play(body)
 
 
 def test_tab_is_dropped_when_the_text_has_changed_before_the_list_arrives() -> None:
-    stage = ChatStage()
-    stage.person.offered = [".session bridges", ".role pirate"]
+    scripted_screen = ScriptedScreen()
+    scripted_screen.person.offered = [".session bridges", ".role pirate"]
 
     async def body() -> None:
-        stage.person.completes.clear()
-        await stage.press(".session b\t", lambda: stage.person.completing)
-        await stage.press("\x15.role pi", lambda: stage.line == ".role pi")
-        stage.person.completes.set()
-        await stage.press("\t", lambda: stage.line == ".role pirate")
+        scripted_screen.person.completes.clear()
+        await scripted_screen.press(".session b\t", lambda: scripted_screen.person.completing)
+        await scripted_screen.press("\x15.role pi", lambda: scripted_screen.line == ".role pi")
+        scripted_screen.person.completes.set()
+        await scripted_screen.press("\t", lambda: scripted_screen.line == ".role pirate")
 
-    stage.play(body)
+    scripted_screen.play(body)
 
 
 def test_tab_pressed_before_the_conversation_is_there_completes_when_it_is() -> None:
-    stage = ChatStage()
-    stage.person.offered = [".session bridges"]
+    scripted_screen = ScriptedScreen()
+    scripted_screen.person.offered = [".session bridges"]
 
     asked, answered = list[str](), list[object]()
 
@@ -61,11 +61,11 @@ def test_tab_pressed_before_the_conversation_is_there_completes_when_it_is() -> 
             return found
 
     async def body() -> None:
-        stage.screen.handler = waiting = Opening()
-        await stage.press(".session br\t", lambda: asked)
+        scripted_screen.screen.handler = waiting = Opening()
+        await scripted_screen.press(".session br\t", lambda: asked)
         assert answered == [], "an empty list would end the completion"
-        stage.screen.handler = stage.person
-        waiting.hand_over(stage.person)
-        await stage.until(lambda: stage.line == ".session bridges")
+        scripted_screen.screen.handler = scripted_screen.person
+        waiting.hand_over(scripted_screen.person)
+        await scripted_screen.until(lambda: scripted_screen.line == ".session bridges")
 
-    stage.play(body)
+    scripted_screen.play(body)

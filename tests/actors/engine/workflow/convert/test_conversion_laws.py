@@ -14,7 +14,7 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.fake_models import FakeModels, Request, listening
-from support.workflow_driver import Stage, read, structure, task
+from support.workflow_driver import WorkflowDriver, read, structure, task
 
 import callboard
 from callboard.actors.engine.workflow.convert import convert
@@ -103,14 +103,14 @@ def test_the_scripts_work_out_what_each_node_is_given_and_the_result(compat: str
         files, reasons = convert(flow, "g")
         assert reasons == []
         people = [node for node in flow.graph.nodes if isinstance(node.config, HumanConfig)]
-        stage = Stage(answers=["x"] * len(people))
-        result = stage.run(structure(flow), task("TASK"))
+        workflow_driver = WorkflowDriver(answers=["x"] * len(people))
+        result = workflow_driver.run(structure(flow), task("TASK"))
         if "scripts/workflow.json" not in files:
             return
         data = json.loads(files["scripts/workflow.json"])
         state = {"initial_prompt": "TASK", **{f"{node.id}_said": "x" for node in people}}
         assert replay(data, state, [])[0] == result.final
-        given = dict(stage.inputs)
+        given = dict(workflow_driver.inputs)
         for node in people:
             asked = replay(data, state, [node.id])[1].get(node.id)
             assert isinstance(node.config, HumanConfig)

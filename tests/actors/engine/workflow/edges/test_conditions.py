@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.messages import has_message
-from support.workflow_driver import Notice, Stage, structure, workflow
+from support.workflow_driver import Notice, WorkflowDriver, structure, workflow
 
 from callboard.actors.engine.workflow.edges import Functions, predicate_of
 from callboard.actors.engine.workflow.machine.machine import WorkflowWarning
@@ -81,7 +81,7 @@ async def _slow(text: str) -> bool:
 )
 def test_a_named_condition_may_take_its_time_and_one_that_breaks_counts_as_met(condition: object, runs: bool) -> None:
     functions = Functions(conditions={"mine": condition, "true": condition}, processors={"change": str.join})
-    result = Stage().run(structure(workflow(CONDITION), functions))
+    result = WorkflowDriver().run(structure(workflow(CONDITION), functions))
     assert ("B" in result.order) is runs
 
 
@@ -99,19 +99,21 @@ def test_a_condition_that_breaks_is_told_and_a_budget_is_never_passed_over() -> 
 
     told: list[Notice] = []
     always = {"change": lambda text: text}
-    Stage(tell=told.append).run(
+    WorkflowDriver(tell=told.append).run(
         structure(workflow(CONDITION), Functions(conditions={"mine": broken}, processors=always))
     )
     (warned,) = [each for each in told if isinstance(each, WorkflowWarning)]
     assert has_message(
         warned.message, "engine.workflow.machine.perform._is_taken", way="…'A'…", error="ValueError: no a"
     )
-    result = Stage().run(structure(workflow(CONDITION), Functions(conditions={"mine": used_up}, processors=always)))
+    result = WorkflowDriver().run(
+        structure(workflow(CONDITION), Functions(conditions={"mine": used_up}, processors=always))
+    )
     assert isinstance(result.error, BudgetReached)
 
 
 def test_with_compat_devall_functions_that_nobody_knows_are_passed_over_and_told_once() -> None:
     told: list[Notice] = []
-    result = Stage(tell=told.append).run(structure(workflow(CONDITION, "devall")))
+    result = WorkflowDriver(tell=told.append).run(structure(workflow(CONDITION, "devall")))
     assert result.order == ["A", "B"]
     assert [each.code for each in told if isinstance(each, WorkflowWarning)] == ["unknown_function", "unknown_function"]

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from support.messages import has_message, says
 from support.waiting import PATIENCE, jump_when
-from support.workflow_run import House, written
+from support.workflow_run import WorkflowRunner, written
 
 from callboard.actors.engine.workflow import edge_functions
 from callboard.actors.engine.workflow.plan import functions_directory, functions_in
@@ -65,7 +65,7 @@ def nothing(text):
 
 @pytest.fixture
 def functions(tmp_path: Path) -> Path:
-    """The house's directory with functions in it."""
+    """The directory of functions of the workflow runner."""
     for kind, text in (("edge", EDGES), ("edge_processor", PROCESSORS)):
         place = tmp_path / "functions" / kind
         place.mkdir(parents=True)
@@ -74,10 +74,12 @@ def functions(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(house: House, edge: str, compat: Any = None, environ: Mapping[str, str] | None = None) -> Any:
+def plan(
+    workflow_runner: WorkflowRunner, edge: str, compat: Any = None, environ: Mapping[str, str] | None = None
+) -> Any:
     """A question of the task to one edge."""
     return written(
-        house.directory,
+        workflow_runner.directory,
         f"""
         graph:
           start: [A]
@@ -126,18 +128,24 @@ def test_functions_are_found_beside_the_workflow_and_beside_its_directory(functi
         ("is_short", "tea", "tea"),
     ],
 )
-async def test_a_condition_decides(name: str, task: str, output: str, house: House, functions: Path) -> None:
-    result = await house.run(plan(house, condition(name)), task)
+async def test_a_condition_decides(
+    name: str, task: str, output: str, workflow_runner: WorkflowRunner, functions: Path
+) -> None:
+    result = await workflow_runner.run(plan(workflow_runner, condition(name)), task)
     assert (result.error, result.output) == (None, output)
 
 
 @pytest.mark.parametrize(("name", "output"), [("shout", "TEA"), ("drop", ""), ("tag", "tea!"), ("nothing", "")])
-async def test_a_processor_changes_or_drops(name: str, output: str, house: House, functions: Path) -> None:
-    result = await house.run(plan(house, processor(name)), "tea")
+async def test_a_processor_changes_or_drops(
+    name: str, output: str, workflow_runner: WorkflowRunner, functions: Path
+) -> None:
+    result = await workflow_runner.run(plan(workflow_runner, processor(name)), "tea")
     assert (result.error, result.output) == (None, output)
 
 
-async def test_all_calls_of_a_run_share_one_process_and_what_they_leave_there(house: House, functions: Path) -> None:
+async def test_all_calls_of_a_run_share_one_process_and_what_they_leave_there(
+    workflow_runner: WorkflowRunner, functions: Path
+) -> None:
     text = """
         graph:
           start: [A]
@@ -153,7 +161,7 @@ async def test_all_calls_of_a_run_share_one_process_and_what_they_leave_there(ho
             - {from: Gate, to: A, trigger: false, carry_data: false}
             - {from: Gate, to: B}
     """
-    result = await house.run(written(house.directory, text), "tea")
+    result = await workflow_runner.run(written(workflow_runner.directory, text), "tea")
     last = result.outputs["A"][-1].text.split()
     assert last[0] == "tea"
     assert [last[1 + 2 * i] for i in range(199)] == [str(i + 1) for i in range(199)]
@@ -161,9 +169,9 @@ async def test_all_calls_of_a_run_share_one_process_and_what_they_leave_there(ho
     assert last[2] != str(os.getpid())
 
 
-async def test_what_functions_print_is_told_and_is_no_answer(house: House, functions: Path) -> None:
-    await house.run(plan(house, condition("is_short")), "tea")
-    assert [data.text for data in house.of("tool.call.delta")] == ["hello from the top"]
+async def test_what_functions_print_is_told_and_is_no_answer(workflow_runner: WorkflowRunner, functions: Path) -> None:
+    await workflow_runner.run(plan(workflow_runner, condition("is_short")), "tea")
+    assert [data.text for data in workflow_runner.of("tool.call.delta")] == ["hello from the top"]
 
 
 @pytest.mark.parametrize(
@@ -175,57 +183,61 @@ async def test_what_functions_print_is_told_and_is_no_answer(house: House, funct
     ],
 )
 async def test_a_condition_that_fails_counts_as_met_with_a_warning(
-    name: str, told: str, house: House, functions: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, told: str, workflow_runner: WorkflowRunner, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "hangs":
         monkeypatch.setattr(edge_functions, "ANSWERS_WITHIN", 0.5)
-    result = await house.run(plan(house, condition(name)), "tea")
+    result = await workflow_runner.run(plan(workflow_runner, condition(name)), "tea")
     assert result.output == "tea"
-    (warning,) = house.of("run.warning")
+    (warning,) = workflow_runner.of("run.warning")
     assert told in warning.message
     assert f"'{name}'" in warning.message
 
 
 async def test_after_one_that_hung_the_next_call_finds_another_process(
-    house: House, functions: Path, monkeypatch: pytest.MonkeyPatch
+    workflow_runner: WorkflowRunner, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = iter([0.5])  # of the call that hangs; the other process may take as long as it needs to start
     monkeypatch.setattr(edge_functions, "Clock", lambda _: Clock(next(limits, PATIENCE)))
-    result = await house.run(plan(house, f"{condition('hangs')}, {processor('shout')}"), "tea")
+    result = await workflow_runner.run(plan(workflow_runner, f"{condition('hangs')}, {processor('shout')}"), "tea")
     assert result.output == "TEA"
 
 
-async def test_functions_of_our_own_come_before_built_in_ones_of_their_name(house: House, tmp_path: Path) -> None:
+async def test_functions_of_our_own_come_before_built_in_ones_of_their_name(
+    workflow_runner: WorkflowRunner, tmp_path: Path
+) -> None:
     place = tmp_path / "functions" / "edge"
     place.mkdir(parents=True)
     (place / "a.py").write_text("def code_pass(text): return False\n")
-    assert (await house.run(plan(house, condition("code_pass")), "tea")).output == ""
+    assert (await workflow_runner.run(plan(workflow_runner, condition("code_pass")), "tea")).output == ""
 
 
 async def test_a_function_that_nobody_knows_passes_in_devall_and_is_a_mistake_else(
-    house: House, functions: Path
+    workflow_runner: WorkflowRunner, functions: Path
 ) -> None:
-    assert (await house.run(plan(house, condition("is_kind"), "devall"), "tea")).output == "tea"
+    assert (await workflow_runner.run(plan(workflow_runner, condition("is_kind"), "devall"), "tea")).output == "tea"
     with pytest.raises(
         GraphMistake,
         match=says("engine.workflow.edges.MissingFunction.__str__", kind="condition", name="is_kind"),
     ):
-        plan(house, condition("is_kind"))
-    result = await house.run(plan(house, f"{condition('is_kind')}, {processor('shout')}"), "tea")
+        plan(workflow_runner, condition("is_kind"))
+    result = await workflow_runner.run(plan(workflow_runner, f"{condition('is_kind')}, {processor('shout')}"), "tea")
     assert isinstance(result.error, GraphMistake)
 
 
-async def test_a_function_that_prints_without_end_is_ended(house: House, tmp_path: Path) -> None:
+async def test_a_function_that_prints_without_end_is_ended(workflow_runner: WorkflowRunner, tmp_path: Path) -> None:
     place = tmp_path / "functions" / "edge"
     place.mkdir(parents=True)
     (place / "a.py").write_text("def floods(text):\n    while True:\n        print('x' * 8000)\n")
-    result = await house.run(plan(house, condition("floods")), "tea")
+    result = await workflow_runner.run(plan(workflow_runner, condition("floods")), "tea")
     assert result.output == "tea"
-    assert has_message(house.of("run.warning")[0].message, "engine.workflow.edge_functions.EdgeFunctions._answer")
-    assert sum(len(data.text) for data in house.of("tool.call.delta")) < 2_000_000
+    assert has_message(
+        workflow_runner.of("run.warning")[0].message, "engine.workflow.edge_functions.EdgeFunctions._answer"
+    )
+    assert sum(len(data.text) for data in workflow_runner.of("tool.call.delta")) < 2_000_000
 
 
-async def test_a_processor_finds_what_those_of_devall_find(house: House, tmp_path: Path) -> None:
+async def test_a_processor_finds_what_those_of_devall_find(workflow_runner: WorkflowRunner, tmp_path: Path) -> None:
     """Modules, the functions of agents, the workspace, and a person to ask."""
     (tmp_path / "functions" / "function_calling").mkdir(parents=True)
     (tmp_path / "functions" / "edge_processor").mkdir(parents=True)
@@ -245,12 +257,12 @@ def keep(text, _context):
     answer = _context["human_prompt"].request("A", "May I?").text
     return f"{sorted(path.name for path in of(_context).iterdir())} {answer}"
 """)
-    result = await house.run(plan(house, processor("keep")), "hello", answers=["yes"])
+    result = await workflow_runner.run(plan(workflow_runner, processor("keep")), "hello", answers=["yes"])
     assert result.output == "['attachments', 'kept.txt'] yes"
 
 
 async def test_a_processor_that_hangs_after_its_question_is_ended_with_a_warning(
-    house: House, tmp_path: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
+    workflow_runner: WorkflowRunner, tmp_path: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:
     place = tmp_path / "functions" / "edge_processor"
     place.mkdir(parents=True)
@@ -263,13 +275,13 @@ def ask(text, _context):
     time.sleep(600)
 """)
     nursery.start_soon(jump_when, mock_clock, answered.exists, edge_functions.ANSWERS_WITHIN)
-    result = await house.run(plan(house, processor("ask")), "hello", answers=["yes"])
+    result = await workflow_runner.run(plan(workflow_runner, processor("ask")), "hello", answers=["yes"])
     assert result.error is None
-    (warning,) = house.of("run.warning")
+    (warning,) = workflow_runner.of("run.warning")
     assert has_message(warning.message, "engine.workflow.edge_functions.EdgeFunctions._call", ANSWERS_WITHIN=60)
 
 
-async def test_conditions_and_processors_may_stand_in_one_file(house: House, tmp_path: Path) -> None:
+async def test_conditions_and_processors_may_stand_in_one_file(workflow_runner: WorkflowRunner, tmp_path: Path) -> None:
     (tmp_path / "both.py").write_text("""
 def is_tea(text):
     return text == "tea"
@@ -278,6 +290,8 @@ def where(text, _context):
     return _context["python_workspace_root"].name
 """)
     environ = dict.fromkeys(("MAC_EDGE_FUNCTIONS_DIR", "MAC_EDGE_PROCESSOR_FUNCTIONS_DIR"), str(tmp_path))
-    result = await house.run(plan(house, f"{condition('is_tea')}, {processor('where')}", environ=environ), "tea")
-    assert (result.error, house.of("run.warning")) == (None, [])
+    result = await workflow_runner.run(
+        plan(workflow_runner, f"{condition('is_tea')}, {processor('where')}", environ=environ), "tea"
+    )
+    assert (result.error, workflow_runner.of("run.warning")) == (None, [])
     assert result.output not in ("", "tea")

@@ -9,7 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages import has_message, says
-from support.workflow_run import House, written
+from support.workflow_run import WorkflowRunner, written
 
 from callboard.actors.engine.workflow import matching
 from callboard.actors.engine.workflow.edges import Functions, predicate_of
@@ -106,22 +106,22 @@ EDGES = {
 
 @pytest.mark.parametrize("edge", EDGES)
 async def test_an_edge_whose_pattern_takes_too_long_warns_and_is_taken(
-    edge: str, house: House, monkeypatch: pytest.MonkeyPatch
+    edge: str, workflow_runner: WorkflowRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matching, "SECONDS", 0.2)
-    result = await house.run(written(house.directory, HANGING % edge), "go")
+    result = await workflow_runner.run(written(workflow_runner.directory, HANGING % edge), "go")
     assert (result.error, result.output) == (None, "a" * 60 + "b")
-    (warned,) = [event.data.message for event in house.events if isinstance(event.data, Warned)]
+    (warned,) = [event.data.message for event in workflow_runner.events if isinstance(event.data, Warned)]
     assert f"the edge from 'A' to 'B': {EDGES[edge]}" in warned
     assert has_message(warned, "engine.workflow.matching.Pattern._in_thread.2", text=61, SECONDS="0.2")
 
 
 async def test_a_split_whose_pattern_takes_too_long_fails_its_node(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    workflow_runner: WorkflowRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matching, "SECONDS", 0.2)
     edge = "dynamic: {type: map, split: {type: regex, config: {pattern: '(a|aa)+$'}}}"
-    result = await house.run(written(house.directory, HANGING % edge), "go")
+    result = await workflow_runner.run(written(workflow_runner.directory, HANGING % edge), "go")
     assert isinstance(result.error, NodeFailed)
     assert result.error.node == "B"
 

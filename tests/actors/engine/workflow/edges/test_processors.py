@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.workflow_driver import Stage, now, structure, workflow
+from support.workflow_driver import WorkflowDriver, now, structure, workflow
 
 from callboard.actors.engine.workflow.edges import Functions, process_of
 from callboard.actors.engine.workflow.messages import Message
@@ -85,7 +85,7 @@ def test_a_template_sees_what_other_nodes_said_before() -> None:
             - {from: A, to: B}
             - {from: B, to: Z, processor: {type: template, config: {template: "{{content}} after {{A}}"}}}
     """
-    assert Stage().run(structure(workflow(yaml))).final == "second after first"
+    assert WorkflowDriver().run(structure(workflow(yaml))).final == "second after first"
 
 
 CHANGES = [
@@ -123,5 +123,5 @@ def test_a_function_that_breaks_changes_nothing() -> None:
             - {from: A, to: B, process: {type: function, config: {name: counting}}}
             - {from: B, to: Z, process: {type: function, config: {name: counting}}}
     """
-    result = Stage().run(structure(workflow(yaml), Functions(processors={"counting": counting})))
+    result = WorkflowDriver().run(structure(workflow(yaml), Functions(processors={"counting": counting})))
     assert [result.outputs[id][0].text for id in "BZ"] == ["a1", "a1"]

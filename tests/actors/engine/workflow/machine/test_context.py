@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.workflow_driver import Stage, structure, workflow
+from support.workflow_driver import WorkflowDriver, structure, workflow
 
 from callboard.actors.engine.workflow.edges import Functions
 from callboard.actors.engine.workflow.machine.machine import MachineResult
@@ -88,13 +88,13 @@ graph:
 
 @pytest.mark.parametrize(("compat", "seen"), [("standard", "k r"), ("devall", "r")])
 def test_clear_kept_context_alone_is_only_what_the_program_knows(compat: str, seen: str) -> None:
-    assert texts(Stage().run(structure(workflow(KEPT_ALONE, compat))).final_messages) == seen
+    assert texts(WorkflowDriver().run(structure(workflow(KEPT_ALONE, compat))).final_messages) == seen
 
 
 def played(yaml: str, functions: Functions | None = None) -> tuple[MachineResult, list[tuple[str, str]]]:
-    stage = Stage()
-    result = stage.run(structure(workflow(yaml), functions))
-    return result, [(id, texts(messages)) for id, messages in stage.inputs]
+    workflow_driver = WorkflowDriver()
+    result = workflow_driver.run(structure(workflow(yaml), functions))
+    return result, [(id, texts(messages)) for id, messages in workflow_driver.inputs]
 
 
 def test_c08_an_edge_that_clears_leaves_the_last_of_several_messages() -> None:

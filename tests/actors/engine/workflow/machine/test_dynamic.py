@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.messages import has_message
-from support.workflow_driver import Stage, structure, workflow
+from support.workflow_driver import WorkflowDriver, structure, workflow
 
 from callboard.actors.engine.workflow.machine import perform
 from callboard.actors.engine.workflow.machine.machine import MachineResult
@@ -31,8 +31,8 @@ graph:
 {more}"""
 
 
-def played(yaml: str, compat: str | None = None, stage: Stage | None = None) -> MachineResult:
-    result = (stage or Stage()).run(structure(workflow(yaml, compat)))
+def played(yaml: str, compat: str | None = None, workflow_driver: WorkflowDriver | None = None) -> MachineResult:
+    result = (workflow_driver or WorkflowDriver()).run(structure(workflow(yaml, compat)))
     assert result.error is None
     return result
 
@@ -42,13 +42,13 @@ def texts(result: MachineResult) -> list[str]:
 
 
 def test_a_map_hands_out_its_units_together_and_says_how_many_at_once() -> None:
-    stage = Stage()
-    assert texts(played(graph("a b c", "{type: map, config: {max_parallel: 2}}"), stage=stage)) == [
+    workflow_driver = WorkflowDriver()
+    assert texts(played(graph("a b c", "{type: map, config: {max_parallel: 2}}"), workflow_driver=workflow_driver)) == [
         "M<user:a>",
         "M<user:b>",
         "M<user:c>",
     ]
-    assert ("M", 3, 2) in stage.batches
+    assert ("M", 3, 2) in workflow_driver.batches
 
 
 def test_d02b_a_last_group_of_one_is_run_alone() -> None:
@@ -120,8 +120,8 @@ FAILING = "type: agent, on_error: {}, config: {{provider: stub, name: m, params:
 
 
 def test_a_unit_that_fails_fails_its_node_and_is_named() -> None:
-    stage = Stage()
-    result = stage.run(structure(workflow(graph("a b c", "{type: map}", target=FAILING.format("fail")))))
+    workflow_driver = WorkflowDriver()
+    result = workflow_driver.run(structure(workflow(graph("a b c", "{type: map}", target=FAILING.format("fail")))))
     assert str(result.error) == "unit 0: broken"
     assert result.error is not None
     assert result.error.node == "M"
@@ -135,13 +135,15 @@ def test_a_unit_that_fails_and_may_go_on_says_so_in_its_place() -> None:
 
 def test_more_units_than_a_node_may_have_are_the_authors_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perform, "MOST_UNITS", 2)
-    stage = Stage()
-    result = stage.run(structure(workflow(graph("a b c", "{type: map}"))))
+    workflow_driver = WorkflowDriver()
+    result = workflow_driver.run(structure(workflow(graph("a b c", "{type: map}"))))
     assert has_message(str(result.error), "engine.workflow.machine.perform.multiplied", units=3, MOST_UNITS=2)
-    assert not [batch for batch in stage.batches if batch[0] == "M"]
+    assert not [batch for batch in workflow_driver.batches if batch[0] == "M"]
 
 
 def test_of_many_units_that_fail_the_first_are_named_and_the_others_counted() -> None:
     target = "type: agent, config: {provider: stub, name: m, params: {raise: oh, raise_times: 99}}"
-    result = Stage().run(structure(workflow(graph(" ".join(f"u{i}" for i in range(50)), "{type: map}", target=target))))
+    result = WorkflowDriver().run(
+        structure(workflow(graph(" ".join(f"u{i}" for i in range(50)), "{type: map}", target=target)))
+    )
     assert "unit 19: oh; and 30 more" in str(result.error)

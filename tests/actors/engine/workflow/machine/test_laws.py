@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.workflow_driver import Delivered, Dropped, Notice, Stage, first, last, shuffled, task
+from support.workflow_driver import Delivered, Dropped, Notice, WorkflowDriver, first, last, shuffled, task
 from support.workflow_graphs import IDS, graphs
 
 from callboard.actors.engine.workflow.machine.machine import MachineResult, StateMachine
@@ -31,7 +31,7 @@ class TooMuch(Exception):
     """A graph whose messages multiply without end shows nothing that a small one does not."""
 
 
-class Bounded(Stage):
+class Bounded(WorkflowDriver):
     """A stage that gives up on such graphs, and remembers what firings came to."""
 
     def __init__(self, **given: Any) -> None:
@@ -60,17 +60,17 @@ class Bounded(Stage):
 RULES = st.sampled_from([STANDARD, DEVALL])
 
 
-def played(graph: Graph, rules: WorkflowRules, stage: Bounded) -> MachineResult:
+def played(graph: Graph, rules: WorkflowRules, workflow_driver: Bounded) -> MachineResult:
     try:
-        return stage.run(Structure(graph, rules))
+        return workflow_driver.run(Structure(graph, rules))
     except TooMuch:
         assume(False)
         raise AssertionError from None
 
 
-def seen_by(stage: Stage) -> dict[str, list[tuple[Message, ...]]]:
+def seen_by(workflow_driver: WorkflowDriver) -> dict[str, list[tuple[Message, ...]]]:
     found: dict[str, list[tuple[Message, ...]]] = {}
-    for id, inputs in stage.inputs:
+    for id, inputs in workflow_driver.inputs:
         found.setdefault(id, []).append(inputs)
     return found
 
@@ -123,12 +123,12 @@ def test_messages_are_neither_lost_nor_doubled(examples: int) -> None:
                     assert [id(each) for each in firing.inputs] == [id(each) for each in queues[firing.node]]
                 return super()._seen(firings)
 
-        stage = Watched(pick=shuffled(seed), tell=keep_book)
-        result = played(graph, rules, stage)
+        workflow_driver = Watched(pick=shuffled(seed), tell=keep_book)
+        result = played(graph, rules, workflow_driver)
         assert result.leftover == {id: tuple(queue) for id, queue in queues.items() if queue}
         if result.error is None:
             ways = Structure(graph, rules).ways
-            for fired in stage.fired:
+            for fired in workflow_driver.fired:
                 for each in fired.crossings:
                     if isinstance(each.arrives, int):
                         way = ways[each.way]
@@ -148,10 +148,12 @@ def test_without_cycles_whoever_is_triggered_runs_once_and_nobody_else(examples:
     @settings(max_examples=examples, deadline=None)
     @given(graphs(acyclic=True, subgraphs=False, failures=False), RULES)
     def law(graph: Graph, rules: WorkflowRules) -> None:
-        stage = Bounded()
-        result = played(graph, rules, stage)
+        workflow_driver = Bounded()
+        result = played(graph, rules, workflow_driver)
         assert result.error is None
-        triggered = {graph.edges[each.way].target for fired in stage.fired for each in fired.crossings if each.fires}
+        triggered = {
+            graph.edges[each.way].target for fired in workflow_driver.fired for each in fired.crossings if each.fires
+        }
         assert len(result.order) == len(set(result.order))
         assert set(result.order) == {*graph.start, *triggered}
 
@@ -178,6 +180,6 @@ def test_a_cycle_that_nothing_ends_goes_round_as_often_as_its_cap_says(
     nodes = tuple(Node(id=id, type="any", config=LiteralConfig(content=id)) for id in ids)
     edges = tuple(Edge(source=id, target=ids[(i + 1) % length]) for i, id in enumerate(ids))
     graph = Graph(nodes=nodes, edges=edges, start=(ids[0],), end=(ids[-1],), max_iterations=cap)
-    result = Stage().run(Structure(graph, rules), task())
+    result = WorkflowDriver().run(Structure(graph, rules), task())
     assert result.order == list(ids) * cap
     assert (result.error is not None) is rules.cap_is_an_error

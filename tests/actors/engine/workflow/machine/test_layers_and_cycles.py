@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from support.messages import has_message
-from support.workflow_driver import Delivered, Dropped, Notice, Stage, shuffled, structure, task, workflow
+from support.workflow_driver import Delivered, Dropped, Notice, WorkflowDriver, shuffled, structure, task, workflow
 
 from callboard.actors.engine.workflow.machine.machine import MachineResult, StateMachine, WorkflowWarning, majority
 from callboard.actors.engine.workflow.machine.perform import Firing, performed
@@ -48,8 +48,8 @@ def only_if(word: str) -> str:
     return f"condition: {{type: keyword, config: {{any: [{word}]}}}}"
 
 
-def played(yaml: str, compat: str | None = None, **stage: object) -> MachineResult:
-    return Stage(**stage).run(structure(workflow(yaml, compat)))
+def played(yaml: str, compat: str | None = None, **workflow_driver: object) -> MachineResult:
+    return WorkflowDriver(**workflow_driver).run(structure(workflow(yaml, compat)))
 
 
 def order(yaml: str, compat: str | None = None) -> str:
@@ -70,7 +70,7 @@ def test_b06_a_join_runs_once_and_sees_both_branches() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_p01_messages_join_in_the_order_of_the_layer_however_slow_their_nodes_are(seed: int) -> None:
     yaml = graph(f"A; B; C; D; J {PASS}", "A>B; A>C; A>D; B>J; C>J; D>J")
-    result = Stage(pick=shuffled(seed)).run(structure(workflow(yaml)))
+    result = WorkflowDriver(pick=shuffled(seed)).run(structure(workflow(yaml)))
     assert [message.text for message in result.final_messages] == ["b", "c", "d"]
 
 
@@ -202,9 +202,9 @@ def test_with_compat_devall_a_node_that_waits_for_itself_runs_in_the_next_round(
 
 def test_inside_of_a_loop_nobody_waits_for_an_edge_that_never_triggers() -> None:
     edges = "A>B; A>C; B>C trigger: false; B>A condition: always_false; C>A condition: always_false"
-    stage = Stage()
-    stage.run(structure(workflow(graph(f"A; B; C {PASS}", edges, "end: [C]"))))
-    assert [message.text for message in dict(stage.inputs)["C"]] == ["a"]
+    workflow_driver = WorkflowDriver()
+    workflow_driver.run(structure(workflow(graph(f"A; B; C {PASS}", edges, "end: [C]"))))
+    assert [message.text for message in dict(workflow_driver.inputs)["C"]] == ["a"]
 
 
 def test_two_loops_of_a_layer_do_not_wait_for_each_other() -> None:
@@ -216,8 +216,8 @@ def test_two_loops_of_a_layer_do_not_wait_for_each_other() -> None:
         """The second loop has not done anything before the first is over."""
         return next((i for i, each in enumerate(waiting) if each.node in {"S", "A", "B", "GA"}), 0)
 
-    one_sided = Stage(pick=first_loop_first).run(found)
-    fair = Stage().run(found)
+    one_sided = WorkflowDriver(pick=first_loop_first).run(found)
+    fair = WorkflowDriver().run(found)
     assert " ".join(one_sided.order).startswith("S A P B GA A B GA A B GA Q")
     assert sorted(one_sided.order) == sorted(fair.order)
     assert one_sided.final_messages == fair.final_messages
@@ -293,4 +293,4 @@ def test_nodes_that_run_the_same_graph_share_its_structure() -> None:
     while found.places[0].id == "a":
         assert found.within(found.places[0]) is found.within(found.places[1])
         found = found.within(found.places[0])
-    assert Stage().run(found).final == "x"
+    assert WorkflowDriver().run(found).final == "x"

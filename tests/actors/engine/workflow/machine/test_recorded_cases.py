@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from support.workflow_driver import Seen, Stage, read, structure
+from support.workflow_driver import Seen, WorkflowDriver, read, structure
 
 from callboard.actors.engine.workflow.machine.machine import MachineResult
 from callboard.actors.engine.workflow.messages import Message
@@ -33,13 +33,13 @@ class Played:
         found, self.problems = read(case["yaml"], compat)
         if found is None:
             return
-        stage = Stage(answers=case["human_answers"])
+        workflow_driver = WorkflowDriver(answers=case["human_answers"])
         try:
-            self.result = stage.run(structure(found), [Message(role="user", content=case["task_prompt"])])
+            self.result = workflow_driver.run(structure(found), [Message(role="user", content=case["task_prompt"])])
             self.error = self.result.error
         except CallboardError as error:
             self.error = error
-        self.inputs = stage.inputs
+        self.inputs = workflow_driver.inputs
 
     @property
     def failure(self) -> str:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from support.workflow_driver import Stage
+from support.workflow_driver import WorkflowDriver
 
 from callboard.actors.engine.workflow.machine.machine import MachineResult
 from callboard.actors.engine.workflow.machine.structure import Structure
@@ -50,7 +50,7 @@ def fan(width: int) -> Graph:
 
 
 def run(graph: Graph) -> MachineResult:
-    return Stage().run(Structure(graph, STANDARD))
+    return WorkflowDriver().run(Structure(graph, STANDARD))
 
 
 def test_p05_a_chain_of_10_000_nodes_runs_to_its_end() -> None:
@@ -75,7 +75,7 @@ def seconds(graph: Graph) -> float:
     best = float("inf")
     for _ in range(3):
         began = time.process_time()
-        Stage().run(found)
+        WorkflowDriver().run(found)
         best = min(best, time.process_time() - began)
     return best
 

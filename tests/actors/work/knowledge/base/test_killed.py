@@ -19,7 +19,7 @@ SOURCES = 16
 PARAGRAPHS = 5
 
 
-class Shelf:
+class ChangingSources:
     """Sources that change."""
 
     def __init__(self, rand: random.Random) -> None:
@@ -59,33 +59,35 @@ async def test_a_killed_build_costs_no_more_than_the_block_it_was_at(
     library: Library, tmp_path: Path, kills: int
 ) -> None:
     rand = random.Random(5)
-    shelf = Shelf(rand)
-    events = int(await _build(tmp_path / "dry.kb", tmp_path / "dry", shelf.texts) or 0)
+    changing_sources = ChangingSources(rand)
+    events = int(await _build(tmp_path / "dry.kb", tmp_path / "dry", changing_sources.texts) or 0)
     kept, before, killed, round = "", set[str](), 0, 0
     while killed < kills:
         # Most files are touched at the end, most time goes by in the middle.
         log, at = tmp_path / f"{round}", rand.choice([events // 2, rand.randrange(events // 2, events)])
-        done = await _build(library.directory, log, shelf.texts, at=at, delay=rand.uniform(0, 0.15))
+        done = await _build(library.directory, log, changing_sources.texts, at=at, delay=rand.uniform(0, 0.15))
         killed += done is None
         begun = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         if before:
-            assert await _all(library) in (before, shelf.paragraphs), "a whole generation: the old one or the new"
+            assert await _all(library) in (before, changing_sources.paragraphs), (
+                "a whole generation: the old one or the new"
+            )
             assert (await library.find(kept, top_k=1)).chunks[0].text == kept
 
-        library.holds(**shelf.texts)
+        library.holds(**changing_sources.texts)
         report = await library.build()
         again = library.embedder.texts
         assert not set(begun[: -SMALL.block]) & set(again), "all but the block at which it was killed was kept"
         assert len(set(again)) == len(again) == report.embedded
         assert not before & {*begun, *again}, "what had been embedded before it changed elsewhere"
-        assert await _all(library) == shelf.paragraphs
+        assert await _all(library) == changing_sources.paragraphs
         assert sorted(path.name for path in library.directory.iterdir()) == [
             "builder.lock",
             "current",
             f"gen-{report.generation:06d}",
         ]
-        before = shelf.paragraphs
-        kept = shelf.change()
+        before = changing_sources.paragraphs
+        kept = changing_sources.change()
         round += 1
 
 

@@ -165,10 +165,10 @@ def asked(provider: FakeModels) -> list[str]:
     return [text for request in provider.requests for text in request.json["input"]]
 
 
-async def test_no_text_is_embedded_twice(provider: FakeModels, make: Any, ears: Any) -> None:
-    first = await make().embed(ears, ["a", "bb", "a"])
+async def test_no_text_is_embedded_twice(provider: FakeModels, make: Any, event_collector: Any) -> None:
+    first = await make().embed(event_collector, ["a", "bb", "a"])
     assert asked(provider) == ["a", "bb"]
-    again = await make().embed(ears, ["a", "ccc", "bb"])
+    again = await make().embed(event_collector, ["a", "ccc", "bb"])
     assert asked(provider) == ["a", "bb", "ccc"]
     np.testing.assert_array_equal(first[0], first[2])
     np.testing.assert_array_equal(again[[0, 2]], first[:2])  # to the last bit
@@ -176,14 +176,14 @@ async def test_no_text_is_embedded_twice(provider: FakeModels, make: Any, ears: 
     np.testing.assert_allclose(again[1] / again[1][0], [1, 4], rtol=2e-3)
 
 
-async def test_queries_are_no_texts(provider: FakeModels, make: Any, ears: Any) -> None:
-    await make().embed(ears, ["a"])
-    await make().embed(ears, ["a"], query=True)
+async def test_queries_are_no_texts(provider: FakeModels, make: Any, event_collector: Any) -> None:
+    await make().embed(event_collector, ["a"])
+    await make().embed(event_collector, ["a"], query=True)
     assert asked(provider) == ["a", "a"]
 
 
 async def test_what_was_done_before_a_failure_is_kept(
-    provider: FakeModels, make: Any, ears: Any, monkeypatch: pytest.MonkeyPatch
+    provider: FakeModels, make: Any, event_collector: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_module, "PART", 2)
     ready = provider._answer
@@ -193,30 +193,32 @@ async def test_what_was_done_before_a_failure_is_kept(
 
     provider.answer_with(failing)
     with pytest.raises(ModelError):
-        await make().embed(ears, list("123456"))
+        await make().embed(event_collector, list("123456"))
     provider.answer_with(ready)
-    await make().embed(ears, list("123456"))
+    await make().embed(event_collector, list("123456"))
     assert asked(provider) == ["1", "2", "3", "4", "5", "6", "5", "6"]
 
 
 async def test_a_cache_that_cannot_be_used_is_told_once_and_done_without(
-    provider: FakeModels, make: Any, ears: Any, tmp_path: Path
+    provider: FakeModels, make: Any, event_collector: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     embedder = make(cache=EmbeddingCache(tmp_path / "file" / "c.sqlite"))
     for _ in range(2):
-        assert len(await embedder.embed(ears, ["a", "bb"])) == 2
-    (warning,) = ears.events
+        assert len(await embedder.embed(event_collector, ["a", "bb"])) == 2
+    (warning,) = event_collector.events
     assert warning.code == "embedding_cache"
     assert has_message(warning.message, "work.knowledge.embed.cache.Cached._do_without", path="…c.sqlite")
 
 
-async def test_another_model_under_the_same_name_is_noticed(provider: FakeModels, make: Any, ears: Any) -> None:
-    await make().embed(ears, ["a", "bb"])
+async def test_another_model_under_the_same_name_is_noticed(
+    provider: FakeModels, make: Any, event_collector: Any
+) -> None:
+    await make().embed(event_collector, ["a", "bb"])
     embedder = make()
     provider.script(Reply(raw=b'{"data": [{"embedding": [1, 2, 3]}]}'))
-    assert (await embedder.embed(ears, ["new"])).shape == (1, 3)
+    assert (await embedder.embed(event_collector, ["new"])).shape == (1, 3)
     provider.script(Reply(raw=b'{"data": [{"embedding": [1, 2, 3]}, {"embedding": [3, 2, 1]}]}'))
-    assert (await embedder.embed(ears, ["a", "bb"])).shape == (2, 3)
-    assert (await make().embed(ears, ["bb", "a"])).shape == (2, 3)
+    assert (await embedder.embed(event_collector, ["a", "bb"])).shape == (2, 3)
+    assert (await make().embed(event_collector, ["bb", "a"])).shape == (2, 3)
     assert len(provider.requests) == 3

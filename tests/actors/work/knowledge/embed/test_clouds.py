@@ -50,7 +50,9 @@ def on_bedrock(server: FakeModels, **more: Any) -> ClientSettings:
 # --- Vertex AI --------------------------------------------------------------------------------------------
 
 
-async def test_vertex_predicts_vectors_for_several_texts(fake_model: FakeModels, tmp_path: Path, ears: Any) -> None:
+async def test_vertex_predicts_vectors_for_several_texts(
+    fake_model: FakeModels, tmp_path: Path, event_collector: Any
+) -> None:
     predictions = [
         {"embeddings": {"values": [3.0, 4.0], "statistics": {"token_count": 2, "truncated": False}}},
         {"embeddings": {"values": [0.0, 1.0], "statistics": {"token_count": 3, "truncated": False}}},
@@ -58,7 +60,7 @@ async def test_vertex_predicts_vectors_for_several_texts(fake_model: FakeModels,
     google = Google(fake_model, answer({"predictions": predictions}))
     used: list[TokenUsage] = []
     async with embedding(on_google(fake_model, service_account(tmp_path, fake_model.url)), used) as embedders:
-        vectors = await embedders.of("g:text-embedding-005").embed(ears, ["a", "b"])
+        vectors = await embedders.of("g:text-embedding-005").embed(event_collector, ["a", "b"])
     np.testing.assert_allclose(vectors, [[0.6, 0.8], [0.0, 1.0]], rtol=1e-6)
     assert used == [TokenUsage(input_tokens=5)]
     (asked,) = google.asked
@@ -70,7 +72,9 @@ async def test_vertex_predicts_vectors_for_several_texts(fake_model: FakeModels,
     }
 
 
-async def test_gemini_makes_one_vector_per_request(fake_model: FakeModels, tmp_path: Path, ears: Any) -> None:
+async def test_gemini_makes_one_vector_per_request(
+    fake_model: FakeModels, tmp_path: Path, event_collector: Any
+) -> None:
     one = {"embeddings": {"values": [1.0, 0.0], "statistics": {"token_count": 2}}}
     content = {"embedding": {"values": [0.0, 1.0]}, "usageMetadata": {"promptTokenCount": 4}, "truncated": False}
     google = Google(fake_model)
@@ -78,8 +82,8 @@ async def test_gemini_makes_one_vector_per_request(fake_model: FakeModels, tmp_p
     client = on_google(fake_model, service_account(tmp_path, fake_model.url), max_concurrency=1)
     used: list[TokenUsage] = []
     async with embedding(client, used) as embedders:
-        await embedders.of("g:gemini-embedding-001").embed(ears, ["a", "b"])
-        vectors = await embedders.of("g:gemini-embedding-2").embed(ears, ["a", "b"], query=True)
+        await embedders.of("g:gemini-embedding-001").embed(event_collector, ["a", "b"])
+        vectors = await embedders.of("g:gemini-embedding-2").embed(event_collector, ["a", "b"], query=True)
     assert vectors.shape == (2, 2)
     assert [each.path.rpartition("/")[2] for each in google.asked] == [
         "gemini-embedding-001:predict",
@@ -96,39 +100,39 @@ async def test_gemini_makes_one_vector_per_request(fake_model: FakeModels, tmp_p
     assert google.tokens == 1
 
 
-async def test_vertex_lets_an_api_key_in(fake_model: FakeModels, ears: Any) -> None:
+async def test_vertex_lets_an_api_key_in(fake_model: FakeModels, event_collector: Any) -> None:
     google = Google(fake_model, answer({"predictions": [{"embeddings": {"values": [1.0]}}]}))
     client = ClientSettings(type="vertexai", name="g", api_base=fake_model.url, api_key="AQ.k")
     async with embedding(client) as embedders:
-        await embedders.of("g:text-embedding-005").embed(ears, ["a"])
+        await embedders.of("g:text-embedding-005").embed(event_collector, ["a"])
     (asked,) = google.asked
     assert asked.path == "/publishers/google/models/text-embedding-005:predict"
     assert asked.headers["x-goog-api-key"] == "AQ.k"
 
 
 async def test_a_refused_token_is_replaced_once_and_then_told(
-    fake_model: FakeModels, tmp_path: Path, ears: Any
+    fake_model: FakeModels, tmp_path: Path, event_collector: Any
 ) -> None:
     refused = answer({"error": {"code": 401, "message": "invalid authentication"}}, 401)
     one = answer({"predictions": [{"embeddings": {"values": [1.0]}}]})
     google = Google(fake_model, refused, one, refused, refused)
     async with embedding(on_google(fake_model, service_account(tmp_path, fake_model.url))) as embedders:
         embedder = embedders.of("g:text-embedding-005")
-        await embedder.embed(ears, ["a"])
+        await embedder.embed(event_collector, ["a"])
         assert [each.headers["authorization"] for each in google.asked] == ["Bearer ya29.1", "Bearer ya29.2"]
         with pytest.raises(CredentialsError, match=r"invalid authentication \(HTTP 401\); check the credentials"):
-            await embedder.embed(ears, ["a"])
+            await embedder.embed(event_collector, ["a"])
 
 
 # --- Bedrock ----------------------------------------------------------------------------------------------
 
 
-async def test_titan_takes_one_text_and_a_signature(fake_model: FakeModels, ears: Any) -> None:
+async def test_titan_takes_one_text_and_a_signature(fake_model: FakeModels, event_collector: Any) -> None:
     body = {"embedding": [3.0, 4.0], "inputTextTokenCount": 5, "embeddingsByType": {"float": [3.0, 4.0]}}
     fake_model.answer_with(lambda _: Reply(raw=json.dumps(body).encode()))
     used: list[TokenUsage] = []
     async with embedding(on_bedrock(fake_model), used) as embedders:
-        vectors = await embedders.of("b:amazon.titan-embed-text-v2:0").embed(ears, ["a", "b"])
+        vectors = await embedders.of("b:amazon.titan-embed-text-v2:0").embed(event_collector, ["a", "b"])
     np.testing.assert_allclose(vectors, [[0.6, 0.8]] * 2, rtol=1e-6)
     assert [each.input_tokens for each in used] == [5, 5]
     first = fake_model.requests[0]
@@ -138,7 +142,7 @@ async def test_titan_takes_one_text_and_a_signature(fake_model: FakeModels, ears
     assert "/eu-central-1/bedrock/aws4_request" in first.headers["authorization"]
 
 
-async def test_cohere_on_bedrock_counts_its_tokens_in_a_header(fake_model: FakeModels, ears: Any) -> None:
+async def test_cohere_on_bedrock_counts_its_tokens_in_a_header(fake_model: FakeModels, event_collector: Any) -> None:
     def reply(request: Request) -> Reply:
         rows = [[float(len(text)), 0.0] for text in request.json["texts"]]
         raw = json.dumps({"embeddings": {"float": rows}, "id": "1", "response_type": "embeddings_by_type"}).encode()
@@ -147,8 +151,8 @@ async def test_cohere_on_bedrock_counts_its_tokens_in_a_header(fake_model: FakeM
     fake_model.answer_with(reply)
     used: list[TokenUsage] = []
     async with embedding(on_bedrock(fake_model, api_key="bedrock-key"), used) as embedders:
-        await embedders.of("b:cohere.embed-multilingual-v3").embed(ears, ["q" * 3000], query=True)
-        await embedders.of("b:eu.cohere.embed-v4:0").embed(ears, ["d" * 3000])
+        await embedders.of("b:cohere.embed-multilingual-v3").embed(event_collector, ["q" * 3000], query=True)
+        await embedders.of("b:eu.cohere.embed-v4:0").embed(event_collector, ["d" * 3000])
     assert [each.input_tokens for each in used] == [7, 7]
     older, newer = fake_model.requests
     assert older.json == {
@@ -162,11 +166,11 @@ async def test_cohere_on_bedrock_counts_its_tokens_in_a_header(fake_model: FakeM
     assert older.headers["authorization"] == "Bearer bedrock-key"
 
 
-async def test_cohere_on_bedrock_puts_texts_in_order(fake_model: FakeModels, ears: Any) -> None:
+async def test_cohere_on_bedrock_puts_texts_in_order(fake_model: FakeModels, event_collector: Any) -> None:
     scores = [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.2}]
     fake_model.answer_with(lambda _: Reply(raw=json.dumps({"results": scores}).encode()))
     async with embedding(on_bedrock(fake_model)) as embedders:
-        found = await embedders.reranker("b:cohere.rerank-v3-5:0").rerank(ears, "what?", ["a", "b"])
+        found = await embedders.reranker("b:cohere.rerank-v3-5:0").rerank(event_collector, "what?", ["a", "b"])
         with pytest.raises(
             Unsupported,
             match=says(
@@ -183,7 +187,7 @@ async def test_cohere_on_bedrock_puts_texts_in_order(fake_model: FakeModels, ear
     assert "/eu-central-1/bedrock/aws4_request" in request.headers["authorization"]
 
 
-async def test_roles_renew_their_keys_for_vectors_too(fake_model: FakeModels, ears: Any) -> None:
+async def test_roles_renew_their_keys_for_vectors_too(fake_model: FakeModels, event_collector: Any) -> None:
     granted = {"AccessKeyId": "ROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": "2099-01-15T09:00:00Z"}
 
     def reply(request: Request) -> Reply:
@@ -197,7 +201,7 @@ async def test_roles_renew_their_keys_for_vectors_too(fake_model: FakeModels, ea
         "AWS_SHARED_CREDENTIALS_FILE": "/no/credentials",
     }
     async with embedding(client, environ=environ) as embedders:
-        await embedders.of("b:amazon.titan-embed-text-v2:0").embed(ears, ["a"])
+        await embedders.of("b:amazon.titan-embed-text-v2:0").embed(event_collector, ["a"])
     assert fake_model.requests[-1].headers["x-amz-security-token"] == "t"
 
 

@@ -38,18 +38,18 @@ async def test_without_an_owner_no_engine_is_started(pulled: None) -> None:
             embedders.of(MINILM)
 
 
-async def test_the_vectors_are_those_of_the_original_model(pulled: None, ears: Any) -> None:
+async def test_the_vectors_are_those_of_the_original_model(pulled: None, event_collector: Any) -> None:
     """The similarities are the ones that its publisher shows for these sentences."""
     texts = ["That is a happy person", "That is a very happy person", "That is a happy dog", "Today is a sunny day"]
     async with Root() as root, aclosing(Embedders(Settings(), os.environ, owner=root)) as embedders:
         embedder = embedders.of(MINILM)
-        vectors = await embedder.embed(ears, texts)
+        vectors = await embedder.embed(event_collector, texts)
         assert embedder.dimension == 384
         np.testing.assert_allclose(vectors @ vectors[0], [1, 0.943, 0.695, 0.257], atol=0.01)
-        long = await embedder.embed(ears, ["x y " * 3000, "short", ""])
+        long = await embedder.embed(event_collector, ["x y " * 3000, "short", ""])
         np.testing.assert_allclose(np.linalg.norm(long, axis=1), 1, rtol=1e-5)
         assert has_message(
-            ears.events[-1].message,
+            event_collector.events[-1].message,
             "work.knowledge.embed.remote.Remote.embed",
             count="1 text was",
             model="local:minilm",

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from support.fake_models import FakeModels, Reply, Request
 from support.messages import says
-from support.model_events import Ears, Impatient
+from support.model_events import EventCollector, Impatient
 
 from callboard.actors.work.knowledge.embed.embedders import Embedders
 from callboard.actors.work.knowledge.embed.remote import WITHIN, ModelClient, Post
@@ -26,7 +26,7 @@ from callboard.supervisors import Root
 from .conftest import answer
 
 
-class Run(Ears):
+class Run(EventCollector):
     """An actor of a run, under a clock that stands still but for the waits for its turn."""
 
     def __init__(self, path: str, clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
@@ -202,7 +202,9 @@ patch:
 # --- a server that is stuck
 
 
-async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_server_that_never_answers_is_given_up(
+    event_collector: Any, autojump_clock: trio.testing.MockClock
+) -> None:
     async def stuck(*_: object) -> bytes:
         await trio.sleep_forever()
         raise AssertionError
@@ -218,5 +220,5 @@ async def test_a_server_that_never_answers_is_given_up(ears: Any, autojump_clock
         "fake:m", door, rules=AllowanceRules(max_concurrency=1), price=Price(lambda: FREE), rng=Impatient()
     )
     with pytest.raises(UpstreamError, match=f"did not answer within {WITHIN:g} s, after 3 tries"):
-        await client.ask(ears, Post("/embeddings", b"{}", LlmEmbedding, 1), read)
+        await client.ask(event_collector, Post("/embeddings", b"{}", LlmEmbedding, 1), read)
     assert 3 * WITHIN <= trio.current_time() < 3 * WITHIN + 60

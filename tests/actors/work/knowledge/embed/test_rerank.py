@@ -56,58 +56,66 @@ async def made(fake_model: FakeModels) -> AsyncIterator[Make]:
     ("type", "more"), [("openai-compatible", {"return_documents": False}), ("cohere", {})], ids=["compatible", "cohere"]
 )
 async def test_every_provider_is_asked_in_its_own_words(
-    type: str, more: dict[str, Any], fake_model: FakeModels, made: Make, ears: Any
+    type: str, more: dict[str, Any], fake_model: FakeModels, made: Make, event_collector: Any
 ) -> None:
     reranker = made(type)
     assert reranker.model == "fake:m"
-    assert await reranker.rerank(ears, "q", TEXTS) == [1.0, 3.0, 2.0]
+    assert await reranker.rerank(event_collector, "q", TEXTS) == [1.0, 3.0, 2.0]
     (request,) = fake_model.requests
     assert (request.method, request.path) == ("POST", "/v1/rerank")
     assert request.headers["authorization"] == "Bearer sk-test"
     assert request.json == {"model": "m", "query": "q", "documents": TEXTS, **more}
-    assert ears.events == []
+    assert event_collector.events == []
 
 
-async def test_voyage_calls_its_list_data(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_voyage_calls_its_list_data(fake_model: FakeModels, made: Make, event_collector: Any) -> None:
     fake_model.answer_with(lambda request: Reply(raw=json.dumps({"data": results(request)}).encode()))
-    assert await made().rerank(ears, "q", TEXTS) == [1.0, 3.0, 2.0]
+    assert await made().rerank(event_collector, "q", TEXTS) == [1.0, 3.0, 2.0]
 
 
-async def test_the_models_real_name_is_what_the_provider_hears(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_the_models_real_name_is_what_the_provider_hears(
+    fake_model: FakeModels, made: Make, event_collector: Any
+) -> None:
     models = (ModelSettings(name="m", type="reranker", real_name="rerank-2"),)
-    await made(models=models).rerank(ears, "q", ["a"])
+    await made(models=models).rerank(event_collector, "q", ["a"])
     assert fake_model.requests[0].json["model"] == "rerank-2"
 
 
-async def test_no_texts_are_no_request(fake_model: FakeModels, made: Make, ears: Any) -> None:
-    assert await made().rerank(ears, "q", []) == []
+async def test_no_texts_are_no_request(fake_model: FakeModels, made: Make, event_collector: Any) -> None:
+    assert await made().rerank(event_collector, "q", []) == []
     assert fake_model.requests == []
 
 
-async def test_too_many_texts_for_one_request_go_in_several(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_too_many_texts_for_one_request_go_in_several(
+    fake_model: FakeModels, made: Make, event_collector: Any
+) -> None:
     texts = ["x", "y" * CHARACTERS, "zz"]
-    assert await made().rerank(ears, "q", texts) == [1.0, float(CHARACTERS), 2.0]
+    assert await made().rerank(event_collector, "q", texts) == [1.0, float(CHARACTERS), 2.0]
     assert [len(request.json["documents"]) for request in fake_model.requests] == [1, 1, 1]
 
 
-async def test_of_a_text_only_what_the_model_takes_is_sent(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_of_a_text_only_what_the_model_takes_is_sent(
+    fake_model: FakeModels, made: Make, event_collector: Any
+) -> None:
     models = (ModelSettings(name="m", type="reranker", max_tokens_per_chunk=10),)
-    assert await made(models=models).rerank(ears, "q", ["x" * 50, "y"]) == [40.0, 1.0]
+    assert await made(models=models).rerank(event_collector, "q", ["x" * 50, "y"]) == [40.0, 1.0]
 
 
-async def test_what_may_pass_is_tried_again_and_then_given_up(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_what_may_pass_is_tried_again_and_then_given_up(
+    fake_model: FakeModels, made: Make, event_collector: Any
+) -> None:
     fake_model.script(Reply(status=503, error="busy"))
-    assert await made().rerank(ears, "q", TEXTS) == [1.0, 3.0, 2.0]
-    assert ears.kinds() == ["llm.retry"]
+    assert await made().rerank(event_collector, "q", TEXTS) == [1.0, 3.0, 2.0]
+    assert event_collector.kinds() == ["llm.retry"]
     fake_model.answer_with(lambda request: Reply(status=429, error="slow"))
     with pytest.raises(UpstreamError, match=r"fake:m: slow \(HTTP 429\), after 3 tries"):
-        await made().rerank(ears, "q", TEXTS)
+        await made().rerank(event_collector, "q", TEXTS)
 
 
-async def test_a_refused_key_is_not_tried_again(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_a_refused_key_is_not_tried_again(fake_model: FakeModels, made: Make, event_collector: Any) -> None:
     fake_model.script(Reply(status=401, error="bad key"))
     with pytest.raises(CredentialsError, match="FAKE_API_KEY"):
-        await made().rerank(ears, "q", TEXTS)
+        await made().rerank(event_collector, "q", TEXTS)
     assert len(fake_model.requests) == 1
 
 
@@ -123,34 +131,36 @@ async def test_a_refused_key_is_not_tried_again(fake_model: FakeModels, made: Ma
     ],
 )
 async def test_scores_that_are_not_one_for_each_text_are_an_error(
-    found: Any, fake_model: FakeModels, made: Make, ears: Any
+    found: Any, fake_model: FakeModels, made: Make, event_collector: Any
 ) -> None:
     fake_model.script(Reply(raw=json.dumps({"results": found}).encode()))
     with pytest.raises(ModelError, match=says("work.knowledge.embed.rerank.RemoteReranker._in_order", texts=3)):
-        await made().rerank(ears, "q", TEXTS)
+        await made().rerank(event_collector, "q", TEXTS)
 
 
 @pytest.mark.parametrize("body", [b"<html>", b'{"results": "none"}', b'{"results": [{"index": "0"}]}'])
 async def test_an_answer_that_makes_no_sense_is_an_error(
-    body: bytes, fake_model: FakeModels, made: Make, ears: Any
+    body: bytes, fake_model: FakeModels, made: Make, event_collector: Any
 ) -> None:
     fake_model.script(Reply(raw=body))
     with pytest.raises(ModelError, match=says("work.models.codec.read")):
-        await made().rerank(ears, "q", TEXTS)
+        await made().rerank(event_collector, "q", TEXTS)
 
 
-async def test_tokens_are_told_where_the_provider_counts_them(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_tokens_are_told_where_the_provider_counts_them(
+    fake_model: FakeModels, made: Make, event_collector: Any
+) -> None:
     told: list[Any] = []
     body = {"results": [{"index": 0, "relevance_score": 0.5}], "usage": {"total_tokens": 9}}
     fake_model.script(Reply(raw=json.dumps(body).encode()))
-    await made(on_usage=lambda *what: told.append(what)).rerank(ears, "q", ["a"])
-    assert told == [(ears, "fake:m", TokenUsage(input_tokens=9), None)]
+    await made(on_usage=lambda *what: told.append(what)).rerank(event_collector, "q", ["a"])
+    assert told == [(event_collector, "fake:m", TokenUsage(input_tokens=9), None)]
 
 
-async def test_cancelling_closes_the_connection(fake_model: FakeModels, made: Make, ears: Any) -> None:
+async def test_cancelling_closes_the_connection(fake_model: FakeModels, made: Make, event_collector: Any) -> None:
     fake_model.answer_with(lambda request: Reply(hold=trio.Event()))
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(made().rerank, ears, "q", TEXTS)
+        nursery.start_soon(made().rerank, event_collector, "q", TEXTS)
         await fake_model.arrived(1)
         nursery.cancel_scope.cancel()
     await fake_model.until(lambda server: server.open == 0)
@@ -171,13 +181,13 @@ class Pointing:
         return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
 
 
-async def test_minilm_compares_vectors(ears: Any) -> None:
+async def test_minilm_compares_vectors(event_collector: Any) -> None:
     embedder = Pointing()
-    scores = await MiniLM(embedder).rerank(ears, "c", ["a", "b", "c"])
+    scores = await MiniLM(embedder).rerank(event_collector, "c", ["a", "b", "c"])
     assert sorted(scores) == scores
     assert scores[2] == pytest.approx(1.0)
     assert embedder.asked == [(["c"], True), (["a", "b", "c"], False)]
-    assert await MiniLM(embedder).rerank(ears, "c", []) == []
+    assert await MiniLM(embedder).rerank(event_collector, "c", []) == []
 
 
 @pytest.mark.parametrize(

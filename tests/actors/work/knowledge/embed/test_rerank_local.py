@@ -26,7 +26,7 @@ TEXTS = [
 ]
 
 
-async def test_what_answers_comes_before_what_shares_words(tmp_path: Path, ears: Any) -> None:
+async def test_what_answers_comes_before_what_shares_words(tmp_path: Path, event_collector: Any) -> None:
     if not weights.KNOWN["minilm"].are_in(weights.directory(os.environ)):
         pytest.skip("run: callboard models pull minilm")
     cache = EmbeddingCache(tmp_path / "embeddings.sqlite")
@@ -35,7 +35,7 @@ async def test_what_answers_comes_before_what_shares_words(tmp_path: Path, ears:
         aclosing(Embedders(Settings(), os.environ, owner=root, cache=cache)) as embedders,
     ):
         reranker = embedders.reranker("local:minilm")
-        scores = await reranker.rerank(ears, QUERY, TEXTS)
+        scores = await reranker.rerank(event_collector, QUERY, TEXTS)
         assert max(scores) == scores[1]
         assert min(scores) == scores[2]
-        assert await reranker.rerank(ears, QUERY, TEXTS) == scores
+        assert await reranker.rerank(event_collector, QUERY, TEXTS) == scores

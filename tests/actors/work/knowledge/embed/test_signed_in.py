@@ -29,7 +29,7 @@ async def server(nursery: trio.Nursery) -> LocalAuthServer:
 
 
 async def test_they_are_asked_with_the_token_and_a_refused_one_is_renewed(
-    server: LocalAuthServer, fake_model: FakeModels, tmp_path: Path, ears: Any
+    server: LocalAuthServer, fake_model: FakeModels, tmp_path: Path, event_collector: Any
 ) -> None:
     def guarded(request: Request) -> Reply:
         good = server.is_good(request.headers["authorization"].removeprefix("Bearer "))
@@ -50,12 +50,12 @@ async def test_they_are_asked_with_the_token_and_a_refused_one_is_renewed(
         token = await TokenEndpoint(auth, AuthHttp({})).exchange(request, server.approve(request.url))
         await token_file_of("g", environ).put(token, auth)
         embedder = embedders.of("g:gemini-embedding-001")
-        assert (await embedder.embed(ears, ["a"])).tolist() == [[0.0, 1.0]]
+        assert (await embedder.embed(event_collector, ["a"])).tolist() == [[0.0, 1.0]]
         server.expire_all()
-        assert (await embedder.embed(ears, ["b"])).tolist() == [[0.0, 1.0]]
+        assert (await embedder.embed(event_collector, ["b"])).tolist() == [[0.0, 1.0]]
         server.revoke_all()
         with pytest.raises(SignInNeeded):
-            await embedder.embed(ears, ["c"])
+            await embedder.embed(event_collector, ["c"])
         await embedders.aclose()
     assert server.refreshes == 1
     assert not [request for request in fake_model.requests if "x-goog-api-key" in request.headers]

@@ -7,7 +7,7 @@ from typing import get_args
 
 import msgspec
 import pytest
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.messages import has_message, says
 
 from callboard.actors.work.knowledge.base.bm25_index import LANGUAGES, NO_LANGUAGE
@@ -26,8 +26,8 @@ nodes:
 GERMAN = GRAPH.replace("[notes/]", "[notes/], language: de")
 
 
-def library(stage: Stage, graph: str) -> Path:
-    home = stage.agent(graph)
+def library(agent_runner: AgentRunner, graph: str) -> Path:
+    home = agent_runner.agent(graph)
     (home / "notes").mkdir(exist_ok=True)
     (home / "notes" / "a.md").write_text("Die Katzen schlafen.\n")
     return home
@@ -38,20 +38,20 @@ def language(home: Path) -> str:
     return layout.meta(layout.number()).settings.language
 
 
-async def found_by_words(stage: Stage, home: Path, query: str) -> bool:
+async def found_by_words(agent_runner: AgentRunner, home: Path, query: str) -> bool:
     recipe = read_recipe(home / "look.kb")
 
     async def look(me: object) -> bool:
-        return bool((await stage.root.knowledge.retrieve(me, recipe, query, mode="keyword")).chunks)
+        return bool((await agent_runner.root.knowledge.retrieve(me, recipe, query, mode="keyword")).chunks)
 
-    return bool(await stage.root.kernel.spawn(look, name="look", link=False).result())
+    return bool(await agent_runner.root.kernel.spawn(look, name="look", link=False).result())
 
 
 def test_every_language_that_can_be_said_has_stems() -> None:
     assert sorted(get_args(Language)) == sorted([*LANGUAGES, NO_LANGUAGE])
 
 
-async def test_a_node_says_whose_stems_its_base_has(knowing: Stage) -> None:
+async def test_a_node_says_whose_stems_its_base_has(knowing: AgentRunner) -> None:
     home = library(knowing, GERMAN)
     await knowing.run("Katze")
     assert (language(home), read_recipe(home / "look.kb").language) == ("de", "de")
@@ -59,7 +59,7 @@ async def test_a_node_says_whose_stems_its_base_has(knowing: Stage) -> None:
     assert not await found_by_words(knowing, home, "Hund")
 
 
-async def test_the_settings_say_it_for_those_who_do_not(knowing: Stage) -> None:
+async def test_the_settings_say_it_for_those_who_do_not(knowing: AgentRunner) -> None:
     knowing.root.settings = msgspec.structs.replace(knowing.root.settings, rag_language="none")
     home = library(knowing, GRAPH)
     await knowing.run("Katzen")
@@ -68,7 +68,7 @@ async def test_the_settings_say_it_for_those_who_do_not(knowing: Stage) -> None:
     assert not await found_by_words(knowing, home, "Katze")
 
 
-async def test_another_language_is_told_and_takes_a_rebuild(knowing: Stage) -> None:
+async def test_another_language_is_told_and_takes_a_rebuild(knowing: AgentRunner) -> None:
     home = library(knowing, GRAPH)
     await knowing.run("Katze")
     library(knowing, GERMAN)

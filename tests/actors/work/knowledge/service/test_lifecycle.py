@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.answering_person import Person
 from support.messages import fragment, has_message
-from support.model_events import Ears
+from support.model_events import EventCollector
 
 import callboard
 from callboard.actors.work.knowledge import run_knowledge
@@ -32,8 +32,8 @@ LOKI = GRAPH.replace("start: look", "start: look\nsettings: {compat: loki}")
 WHOLE = GRAPH.replace("[notes/]", "[notes/], embedding_model: 'local:static', chunk_size: 500, chunk_overlap: 20")
 
 
-def library(stage: Stage, graph: str = GRAPH) -> Path:
-    home = stage.agent(graph)
+def library(agent_runner: AgentRunner, graph: str = GRAPH) -> Path:
+    home = agent_runner.agent(graph)
     (home / "notes").mkdir(exist_ok=True)
     (home / "notes" / "cake.md").write_text("A cake needs flour and eggs.\n")
     return home
@@ -51,7 +51,7 @@ def forget_weights() -> dict[str, bytes]:
 # --- enough is said --------------------------------------------------------------------------------------------
 
 
-async def test_with_weights_at_hand_nobody_is_asked(knowing: Stage) -> None:
+async def test_with_weights_at_hand_nobody_is_asked(knowing: AgentRunner) -> None:
     library(knowing)
     person = Person(knowing.root, lambda _: "no")
     with knowing.root.questions.attach(person):
@@ -59,7 +59,7 @@ async def test_with_weights_at_hand_nobody_is_asked(knowing: Stage) -> None:
     assert not person.asked_for
 
 
-async def test_progress_is_told_phase_by_phase(knowing: Stage) -> None:
+async def test_progress_is_told_phase_by_phase(knowing: AgentRunner) -> None:
     library(knowing)
     await knowing.run("flour")
     phases = [each.phase for each in knowing.of("knowledge.building")]
@@ -67,7 +67,7 @@ async def test_progress_is_told_phase_by_phase(knowing: Stage) -> None:
     assert knowing.kinds("knowledge.built", "graph.started") == ["knowledge.built", "graph.started"]
 
 
-async def test_lokis_rules_build_in_silence_what_says_all_three(knowing: Stage) -> None:
+async def test_lokis_rules_build_in_silence_what_says_all_three(knowing: AgentRunner) -> None:
     library(knowing, WHOLE.replace("start: look", "start: look\nsettings: {compat: loki}"))
     assert "flour" in (await knowing.run("flour")).output
 
@@ -75,7 +75,7 @@ async def test_lokis_rules_build_in_silence_what_says_all_three(knowing: Stage) 
 # --- a person is asked -----------------------------------------------------------------------------------------
 
 
-async def test_lokis_rules_ask_before_a_base_is_built(knowing: Stage) -> None:
+async def test_lokis_rules_ask_before_a_base_is_built(knowing: AgentRunner) -> None:
     library(knowing, LOKI)
     person = Person(knowing.root, lambda _: "yes")
     with knowing.root.questions.attach(person):
@@ -91,7 +91,7 @@ async def test_lokis_rules_ask_before_a_base_is_built(knowing: Stage) -> None:
     assert (question.options, question.node) == (("yes", "no"), "look")
 
 
-async def test_a_no_ends_the_run(knowing: Stage) -> None:
+async def test_a_no_ends_the_run(knowing: AgentRunner) -> None:
     home = library(knowing, LOKI)
     with knowing.root.questions.attach(Person(knowing.root, lambda _: "no")):
         outcome = await knowing.run("flour")
@@ -104,7 +104,7 @@ async def test_a_no_ends_the_run(knowing: Stage) -> None:
     assert not (home / "look.kb").exists()
 
 
-async def test_missing_weights_are_pulled_for_a_yes(knowing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_weights_are_pulled_for_a_yes(knowing: AgentRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     library(knowing)
     kept = forget_weights()
 
@@ -124,7 +124,7 @@ async def test_missing_weights_are_pulled_for_a_yes(knowing: Stage, monkeypatch:
 
 
 async def test_an_empty_cache_is_filled_for_the_first_agent_with_documents(
-    knowing: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    knowing: AgentRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     home = knowing.plain("instructions: x\ndocuments: [notes/]", name="clerk")
     (home / "notes").mkdir()
@@ -159,12 +159,12 @@ def wheel_of_weights(index: Path, files: dict[str, bytes], monkeypatch: pytest.M
             archive.writestr(f"{info}/{name}", text)
 
 
-async def test_yes_beforehand_counts(knowing: Stage) -> None:
+async def test_yes_beforehand_counts(knowing: AgentRunner) -> None:
     library(knowing, LOKI)
     assert (await knowing.run("flour", yes=True)).status == "done"
 
 
-async def test_prepared_answers_are_not_used_up_by_the_question(knowing: Stage) -> None:
+async def test_prepared_answers_are_not_used_up_by_the_question(knowing: AgentRunner) -> None:
     library(knowing, LOKI)
     outcome = await knowing.run("flour", answers=["yes"])
     assert outcome.exit_code == 3
@@ -173,7 +173,7 @@ async def test_prepared_answers_are_not_used_up_by_the_question(knowing: Stage) 
 # --- nobody is there -------------------------------------------------------------------------------------------
 
 
-async def test_without_weights_and_people_the_error_says_what_to_do(knowing: Stage) -> None:
+async def test_without_weights_and_people_the_error_says_what_to_do(knowing: AgentRunner) -> None:
     library(knowing)
     forget_weights()
     outcome = await knowing.run("flour")
@@ -187,7 +187,7 @@ async def test_without_weights_and_people_the_error_says_what_to_do(knowing: Sta
     )
 
 
-async def test_an_agent_is_told_of_the_settings(knowing: Stage) -> None:
+async def test_an_agent_is_told_of_the_settings(knowing: AgentRunner) -> None:
     home = knowing.plain("instructions: x\ndocuments: [notes/]", name="clerk")
     (home / "notes").mkdir()
     forget_weights()
@@ -196,7 +196,7 @@ async def test_an_agent_is_told_of_the_settings(knowing: Stage) -> None:
     assert has_message(outcome.error.message, "work.knowledge.run_knowledge._unspecified.2")
 
 
-async def test_looking_at_a_graph_builds_nothing(knowing: Stage) -> None:
+async def test_looking_at_a_graph_builds_nothing(knowing: AgentRunner) -> None:
     home = library(knowing)
     callboard.load(home)
     assert callboard.validate(home) == []
@@ -206,7 +206,7 @@ async def test_looking_at_a_graph_builds_nothing(knowing: Stage) -> None:
 # --- others build it -------------------------------------------------------------------------------------------
 
 
-async def test_two_runs_that_need_the_same_base_build_it_once(knowing: Stage) -> None:
+async def test_two_runs_that_need_the_same_base_build_it_once(knowing: AgentRunner) -> None:
     library(knowing)
     async with trio.open_nursery() as nursery:
         for _ in range(5):
@@ -215,7 +215,7 @@ async def test_two_runs_that_need_the_same_base_build_it_once(knowing: Stage) ->
     assert len(knowing.of("run.finished")) == 5
 
 
-async def test_another_builder_is_waited_for(knowing: Stage) -> None:
+async def test_another_builder_is_waited_for(knowing: AgentRunner) -> None:
     home = library(knowing)
     lock = BaseLayout(home / "look.kb").build_lock()
     told = trio.Event()
@@ -237,7 +237,7 @@ async def test_another_builder_is_waited_for(knowing: Stage) -> None:
     assert f"is being built by process {os.getpid()}" in warned
 
 
-async def test_the_wait_for_another_builder_is_bounded(knowing: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_for_another_builder_is_bounded(knowing: AgentRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     home = library(knowing)
     monkeypatch.setattr(run_knowledge, "BUSY", 0.3)
     lock = BaseLayout(home / "look.kb").build_lock()
@@ -248,7 +248,7 @@ async def test_the_wait_for_another_builder_is_bounded(knowing: Stage, monkeypat
     assert (outcome.exit_code, outcome.error.code) == (3, "knowledge_busy")
 
 
-async def test_a_run_cancelled_while_it_builds_leaves_no_lock_and_the_old_base(knowing: Stage) -> None:
+async def test_a_run_cancelled_while_it_builds_leaves_no_lock_and_the_old_base(knowing: AgentRunner) -> None:
     home = library(knowing)
     await knowing.run("flour")
     (home / "notes" / "more.md").write_text("The moon is far away.\n" * 2000)
@@ -275,7 +275,7 @@ async def test_a_run_cancelled_while_it_builds_leaves_no_lock_and_the_old_base(k
 # --- it is there -----------------------------------------------------------------------------------------------
 
 
-async def test_what_can_not_be_read_is_told_once_and_does_not_make_a_base_stale(knowing: Stage) -> None:
+async def test_what_can_not_be_read_is_told_once_and_does_not_make_a_base_stale(knowing: AgentRunner) -> None:
     home = library(knowing)
     (home / "notes" / "picture.md").write_bytes(bytes(range(256)) * 40)
     for _ in range(2):
@@ -285,7 +285,7 @@ async def test_what_can_not_be_read_is_told_once_and_does_not_make_a_base_stale(
     assert [each.source for each in BaseLayout(home / "look.kb").lost().told] == ["notes/picture.md"]
 
 
-async def test_a_rebuild_that_can_read_nothing_fails_and_leaves_the_base(knowing: Stage) -> None:
+async def test_a_rebuild_that_can_read_nothing_fails_and_leaves_the_base(knowing: AgentRunner) -> None:
     home = library(knowing)
     await knowing.run("flour")
     (home / "notes" / "cake.md").write_bytes(b"\0" * 1000)
@@ -298,8 +298,8 @@ async def test_a_rebuild_that_can_read_nothing_fails_and_leaves_the_base(knowing
 # --- Loki's own file -------------------------------------------------------------------------------------------
 
 
-async def test_a_file_of_lokis_is_taken_over_with_its_vectors(knowing: Stage) -> None:
-    [row] = await knowing.root.knowledge.embedder().embed(Ears(), ["Cake!"])
+async def test_a_file_of_lokis_is_taken_over_with_its_vectors(knowing: AgentRunner) -> None:
+    [row] = await knowing.root.knowledge.embedder().embed(EventCollector(), ["Cake!"])
     vector = base64.b64encode(row.astype("<f4").tobytes()).decode()
     pieces = [{"page_content": "Cake!", "metadata": {}}]
     home = library(knowing)
@@ -325,7 +325,7 @@ async def test_a_file_of_lokis_is_taken_over_with_its_vectors(knowing: Stage) ->
     )
 
 
-async def test_a_file_of_another_kind_with_the_nodes_name_is_left_alone(knowing: Stage) -> None:
+async def test_a_file_of_another_kind_with_the_nodes_name_is_left_alone(knowing: AgentRunner) -> None:
     home = library(knowing)
     (home / "look.yaml").write_text("name: something else\n")
     assert "flour" in (await knowing.run("flour")).output
@@ -335,7 +335,7 @@ async def test_a_file_of_another_kind_with_the_nodes_name_is_left_alone(knowing:
 # --- what is open is said by --------------------------------------------------------------------------------------
 
 
-async def test_a_node_comes_before_the_settings_and_a_base_before_both(knowing: Stage) -> None:
+async def test_a_node_comes_before_the_settings_and_a_base_before_both(knowing: AgentRunner) -> None:
     home = library(knowing)
     settings = msgspec.structs.replace(knowing.root.settings, rag_chunk_size=300, rag_chunk_overlap=10)
     knowing.root.settings = settings

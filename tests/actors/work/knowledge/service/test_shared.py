@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import trio
 import trio.testing
-from support.agent_runs import Stage
+from support.agent_runs import AgentRunner
 from support.cpu_time import slowness
 from support.fake_models import Reply, Request
 from support.tiny_weights import WORDS
@@ -45,13 +45,13 @@ def recipe(home: Path) -> Recipe:
     )
 
 
-async def as_actor(stage: Stage, body: Callable[[Actor], Awaitable[object]]) -> object:
+async def as_actor(agent_runner: AgentRunner, body: Callable[[Actor], Awaitable[object]]) -> object:
     """Do it as an actor of the stage's root."""
-    return await stage.root.kernel.spawn(body, name="test", link=False).result()
+    return await agent_runner.root.kernel.spawn(body, name="test", link=False).result()
 
 
 async def test_fifty_agents_share_one_open_index_and_the_loop_ticks_on(
-    knowing: Stage, capsys: pytest.CaptureFixture[str]
+    knowing: AgentRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = knowing.agent(GRAPH)
     (home / "notes").mkdir()
@@ -85,7 +85,7 @@ async def test_fifty_agents_share_one_open_index_and_the_loop_ticks_on(
     assert max(late) < 5 * GOAL * slowness()
 
 
-async def test_what_was_built_is_read_by_those_who_have_it_open(knowing: Stage, tmp_path: Path) -> None:
+async def test_what_was_built_is_read_by_those_who_have_it_open(knowing: AgentRunner, tmp_path: Path) -> None:
     knowledge, notes = knowing.root.knowledge, recipe(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("flour")
@@ -104,7 +104,7 @@ async def test_what_was_built_is_read_by_those_who_have_it_open(knowing: Stage, 
     assert knowledge.statistics.opened == 1
 
 
-async def test_each_mode_looks_with_its_own_index(knowing: Stage, tmp_path: Path) -> None:
+async def test_each_mode_looks_with_its_own_index(knowing: AgentRunner, tmp_path: Path) -> None:
     knowledge, notes = knowing.root.knowledge, recipe(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("moon 42")
@@ -118,7 +118,7 @@ async def test_each_mode_looks_with_its_own_index(knowing: Stage, tmp_path: Path
     await as_actor(knowing, body)
 
 
-async def test_a_dropped_base_is_gone_and_can_be_built_again(knowing: Stage, tmp_path: Path) -> None:
+async def test_a_dropped_base_is_gone_and_can_be_built_again(knowing: AgentRunner, tmp_path: Path) -> None:
     knowledge, notes = knowing.root.knowledge, recipe(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("flour")
@@ -137,7 +137,7 @@ async def test_a_dropped_base_is_gone_and_can_be_built_again(knowing: Stage, tmp
     await as_actor(knowing, body)
 
 
-async def test_pages_are_not_looked_at_to_see_what_has_changed(knowing: Stage, tmp_path: Path) -> None:
+async def test_pages_are_not_looked_at_to_see_what_has_changed(knowing: AgentRunner, tmp_path: Path) -> None:
     knowledge = knowing.root.knowledge
     notes = msgspec.structs.replace(
         recipe(tmp_path), documents=("notes/", f"{knowing.models.url}/page", f"{knowing.models.url}/**")
@@ -156,7 +156,9 @@ async def test_pages_are_not_looked_at_to_see_what_has_changed(knowing: Stage, t
     assert knowing.models.requests == []
 
 
-async def test_the_recipes_reranker_decides_and_is_told_the_query_in_every_mode(knowing: Stage, tmp_path: Path) -> None:
+async def test_the_recipes_reranker_decides_and_is_told_the_query_in_every_mode(
+    knowing: AgentRunner, tmp_path: Path
+) -> None:
     def judge(request: Request) -> Reply:
         texts = request.json["documents"]
         results = [{"index": n, "relevance_score": float("eggs" in text)} for n, text in enumerate(texts)]
@@ -180,7 +182,7 @@ async def test_the_recipes_reranker_decides_and_is_told_the_query_in_every_mode(
 
 
 async def test_who_waits_for_a_vector_while_all_is_built_with_another_model_asks_that_one(
-    knowing: Stage, tmp_path: Path
+    knowing: AgentRunner, tmp_path: Path
 ) -> None:
     knowledge, notes = knowing.root.knowledge, recipe(tmp_path)
     (tmp_path / "notes").mkdir()
@@ -216,7 +218,7 @@ async def test_who_waits_for_a_vector_while_all_is_built_with_another_model_asks
     assert asked == ["ollama:old", "ollama:new"]
 
 
-async def test_turns_are_forgotten_when_nobody_waits(knowing: Stage) -> None:
+async def test_turns_are_forgotten_when_nobody_waits(knowing: AgentRunner) -> None:
     home = knowing.agent(GRAPH)
     (home / "notes").mkdir()
     (home / "notes" / "a.txt").write_text("moon")
@@ -227,7 +229,7 @@ async def test_turns_are_forgotten_when_nobody_waits(knowing: Stage) -> None:
 
 
 async def test_two_thousand_files_that_nobody_needs_to_read_let_others_have_their_turn(
-    knowing: Stage, tmp_path: Path
+    knowing: AgentRunner, tmp_path: Path
 ) -> None:
     knowledge, notes = knowing.root.knowledge, recipe(tmp_path)
     (tmp_path / "notes").mkdir()
@@ -255,7 +257,7 @@ async def test_two_thousand_files_that_nobody_needs_to_read_let_others_have_thei
 
 
 async def test_a_look_that_takes_too_long_is_not_taken_again_by_everybody(
-    knowing: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+    knowing: AgentRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     knowledge, looks = knowing.root.knowledge, 0
 

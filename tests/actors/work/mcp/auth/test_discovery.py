@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from support.fake_mcp_http import Talk, fake_mcp
 from support.fake_models import Request
-from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
+from support.mcp_protected import OAUTH, RESOURCE, ProtectedServers, serve_protected
 from support.messages import says
 
 from callboard.actors.io.oauth.endpoint import OAuthResponse
@@ -164,14 +164,14 @@ async def test_pages_are_no_documents(nursery: trio.Nursery) -> None:
 async def test_a_server_of_the_internet_does_not_have_us_knock_at_this_machine(
     nursery: trio.Nursery, tmp_path: Path
 ) -> None:
-    town: Town = await protected_town(nursery)
+    protected_servers: ProtectedServers = await serve_protected(nursery)
     outside = GuardedAuthHttp({}, private=False)
     for name in ("127.0.0.1", "localhost"):
         with pytest.raises(ConfigError, match=says("io.http.guarded.check.2")):
-            await outside.get(town.auth.url.replace("127.0.0.1", name) + OAUTH, "its metadata")
+            await outside.get(protected_servers.auth.url.replace("127.0.0.1", name) + OAUTH, "its metadata")
         with pytest.raises(ConfigError, match=says("io.http.guarded.check.2")):
-            await outside.post(town.auth.url.replace("127.0.0.1", name) + "/token", {}, "a token")
-    assert town.auth.requests == []
+            await outside.post(protected_servers.auth.url.replace("127.0.0.1", name) + "/token", {}, "a token")
+    assert protected_servers.auth.requests == []
 
 
 async def test_what_the_user_names_is_got_another_way() -> None:

@@ -13,7 +13,7 @@ import trio
 from support.auth_server import CLIENT, SECRET
 from support.fake_mcp_http import Talk
 from support.fake_models import Request
-from support.mcp_protected import OAUTH, RESOURCE, Town, protected_town
+from support.mcp_protected import OAUTH, RESOURCE, ProtectedServers, serve_protected
 from support.messages import fragment, says
 from support.ports import reserved_port
 from support.waiting import PATIENCE
@@ -24,100 +24,117 @@ from callboard.protocol.mcp.config import OAuth
 
 
 @pytest.fixture
-async def town(nursery: trio.Nursery) -> Town:
-    return await protected_town(nursery)
+async def protected_servers(nursery: trio.Nursery) -> ProtectedServers:
+    return await serve_protected(nursery)
 
 
-def asked(town: Town) -> dict[str, str]:
+def asked(protected_servers: ProtectedServers) -> dict[str, str]:
     """What the last page that was opened is asked."""
-    return dict(parse_qsl(urlsplit(town.opened[-1]).query))
+    return dict(parse_qsl(urlsplit(protected_servers.opened[-1]).query))
 
 
-async def test_from_the_address_alone_to_a_token(town: Town, tmp_path: Path) -> None:
-    store = town.store(tmp_path)
-    token = await sign_in(town.entry(), store, {}, town.person)
-    assert town.auth.is_good(token.access_token)
-    (registration,) = town.registered
-    assert registration["redirect_uris"] == [asked(town)["redirect_uri"]]
+async def test_from_the_address_alone_to_a_token(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    store = protected_servers.store(tmp_path)
+    token = await sign_in(protected_servers.entry(), store, {}, protected_servers.person)
+    assert protected_servers.auth.is_good(token.access_token)
+    (registration,) = protected_servers.registered
+    assert registration["redirect_uris"] == [asked(protected_servers)["redirect_uri"]]
     assert (registration["token_endpoint_auth_method"], registration["application_type"]) == ("none", "native")
-    assert {name: asked(town)[name] for name in ("client_id", "resource", "scope", "code_challenge_method")} == {
+    assert {
+        name: asked(protected_servers)[name] for name in ("client_id", "resource", "scope", "code_challenge_method")
+    } == {
         "client_id": CLIENT,
-        "resource": town.server.url,
+        "resource": protected_servers.server.url,
         "scope": "read",
         "code_challenge_method": "S256",
     }
-    exchange = next(town.auth.fields(each) for each in town.auth.requests if each.path == "/token")
-    assert exchange["resource"] == town.server.url
+    exchange = next(
+        protected_servers.auth.fields(each) for each in protected_servers.auth.requests if each.path == "/token"
+    )
+    assert exchange["resource"] == protected_servers.server.url
     login = store.read()
     assert login is not None
-    assert (login.url, login.server.issuer, login.private) == (town.server.url, town.auth.url, True)
+    assert (login.url, login.server.issuer, login.private) == (
+        protected_servers.server.url,
+        protected_servers.auth.url,
+        True,
+    )
     assert store.token(login) == token
     for file in (store.path, store.tokens.path):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-async def test_the_challenge_says_which_scopes_are_needed(town: Town, tmp_path: Path) -> None:
-    town.scope = "read files:read"
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    assert asked(town)["scope"] == "read files:read"
+async def test_the_challenge_says_which_scopes_are_needed(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    protected_servers.scope = "read files:read"
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert asked(protected_servers)["scope"] == "read files:read"
 
 
 @pytest.mark.parametrize(("kind", "method"), [("http", "POST"), ("sse", "GET")])
 async def test_a_server_is_asked_what_it_wants_in_its_own_way(
-    town: Town, tmp_path: Path, kind: str, method: str
+    protected_servers: ProtectedServers, tmp_path: Path, kind: str, method: str
 ) -> None:
-    town.scope = "from-the-challenge"
-    await sign_in(town.entry(type=kind), town.store(tmp_path), {}, town.person)
-    assert town.server.requests[0].method == method
-    assert asked(town)["scope"] == "from-the-challenge"
+    protected_servers.scope = "from-the-challenge"
+    await sign_in(protected_servers.entry(type=kind), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert protected_servers.server.requests[0].method == method
+    assert asked(protected_servers)["scope"] == "from-the-challenge"
 
 
-async def test_a_server_that_hangs_up_after_its_challenge(town: Town, tmp_path: Path) -> None:
+async def test_a_server_that_hangs_up_after_its_challenge(protected_servers: ProtectedServers, tmp_path: Path) -> None:
     async def hangs_up(request: Request, talk: Talk) -> None:
-        if request.path in town.metadata:
-            await town(request, talk)
+        if request.path in protected_servers.metadata:
+            await protected_servers(request, talk)
             return
         await talk.whole(b"", 401, connection="close")
         talk.done = False
 
-    town.server.answer = hangs_up
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    login = town.store(tmp_path).read()
+    protected_servers.server.answer = hangs_up
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    login = protected_servers.store(tmp_path).read()
     assert login is not None
     assert login.private
 
 
-async def test_through_a_proxy_it_is_not_known_where_a_server_is(town: Town) -> None:
-    assert (await probe(town.entry(), {})).private
-    through = {"http_proxy": town.origin}
-    assert not (await probe(town.entry(url="http://mcp.example/mcp"), through)).private
+async def test_through_a_proxy_it_is_not_known_where_a_server_is(protected_servers: ProtectedServers) -> None:
+    assert (await probe(protected_servers.entry(), {})).private
+    through = {"http_proxy": protected_servers.origin}
+    assert not (await probe(protected_servers.entry(url="http://mcp.example/mcp"), through)).private
 
 
-async def test_the_entry_wins(town: Town, tmp_path: Path) -> None:
-    town.auth.secret = SECRET
+async def test_the_entry_wins(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    protected_servers.auth.secret = SECRET
     oauth = OAuth(client_id=CLIENT, client_secret=SECRET, scopes=("mine",), account="work")
-    await sign_in(town.entry(oauth=oauth), town.store(tmp_path, oauth=oauth), {}, town.person)
-    assert (asked(town)["scope"], town.registered) == ("mine", [])
-    assert town.store(tmp_path).read() is None, "another account"
+    await sign_in(
+        protected_servers.entry(oauth=oauth),
+        protected_servers.store(tmp_path, oauth=oauth),
+        {},
+        protected_servers.person,
+    )
+    assert (asked(protected_servers)["scope"], protected_servers.registered) == ("mine", [])
+    assert protected_servers.store(tmp_path).read() is None, "another account"
 
 
-async def test_a_document_that_describes_us_needs_no_registration(town: Town, tmp_path: Path) -> None:
-    town.published["client_id_metadata_document_supported"] = True
+async def test_a_document_that_describes_us_needs_no_registration(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.published["client_id_metadata_document_supported"] = True
     document = "https://me.example/callboard.json"
     oauth = OAuth(client_metadata_url=document)
 
     async def person(request: Any, redirect: Any) -> str:
-        town.opened.append(request.url)
+        protected_servers.opened.append(request.url)
         raise NobodyToAsk("enough")
 
     with pytest.raises(NobodyToAsk):
-        await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, person)
-    assert (asked(town)["client_id"], town.registered) == (document, [])
+        await sign_in(protected_servers.entry(oauth=oauth), protected_servers.store(tmp_path), {}, person)
+    assert (asked(protected_servers)["client_id"], protected_servers.registered) == (document, [])
 
 
-async def test_a_registered_secret_goes_where_the_server_wants_it(town: Town, tmp_path: Path) -> None:
-    town.auth.secret = SECRET
-    town.registers = (
+async def test_a_registered_secret_goes_where_the_server_wants_it(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.auth.secret = SECRET
+    protected_servers.registers = (
         201,
         {
             "client_id": CLIENT,
@@ -125,59 +142,69 @@ async def test_a_registered_secret_goes_where_the_server_wants_it(town: Town, tm
             "token_endpoint_auth_method": "client_secret_basic",
         },
     )
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    (exchange,) = [each for each in town.auth.requests if each.path == "/token"]
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    (exchange,) = [each for each in protected_servers.auth.requests if each.path == "/token"]
     assert exchange.headers["authorization"].startswith("Basic ")
-    assert "client_secret" not in town.auth.fields(exchange)
+    assert "client_secret" not in protected_servers.auth.fields(exchange)
 
 
-async def test_the_next_sign_in_asks_for_what_was_granted_and_what_was_wanted_since(town: Town, tmp_path: Path) -> None:
-    store = town.store(tmp_path)
-    await sign_in(town.entry(), store, {}, town.person, scopes=("extra",))
+async def test_the_next_sign_in_asks_for_what_was_granted_and_what_was_wanted_since(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    store = protected_servers.store(tmp_path)
+    await sign_in(protected_servers.entry(), store, {}, protected_servers.person, scopes=("extra",))
     store.want(("files:write", "read"))
-    await sign_in(town.entry(), store, {}, town.person)
-    assert asked(town)["scope"] == "read extra files:write"
+    await sign_in(protected_servers.entry(), store, {}, protected_servers.person)
+    assert asked(protected_servers)["scope"] == "read extra files:write"
     login = store.read()
     assert login is not None
     assert (login.wanted, login.server.scopes) == ((), ("read", "extra", "files:write"))
 
 
-async def test_refresh_tokens_are_asked_for_where_that_is_a_scope(town: Town, tmp_path: Path) -> None:
-    town.published["scopes_supported"] = ["read", "offline_access"]
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    assert (asked(town)["scope"], asked(town)["prompt"]) == ("read offline_access", "consent")
+async def test_refresh_tokens_are_asked_for_where_that_is_a_scope(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.published["scopes_supported"] = ["read", "offline_access"]
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert (asked(protected_servers)["scope"], asked(protected_servers)["prompt"]) == ("read offline_access", "consent")
 
 
 @pytest.mark.parametrize(("port", "uri"), [(0, ""), (1, "")])
-async def test_the_redirect_address_is_the_registered_one(town: Town, tmp_path: Path, port: int, uri: str) -> None:
+async def test_the_redirect_address_is_the_registered_one(
+    protected_servers: ProtectedServers, tmp_path: Path, port: int, uri: str
+) -> None:
     with reserved_port("127.0.0.1", "::1") as number:
         where = f"http://localhost:{number}/callback"
         oauth = OAuth(client_id=CLIENT, **({"callback_port": number} if port else {"redirect_uri": where}))
-        await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, town.person)
-    assert asked(town)["redirect_uri"] == where
+        await sign_in(
+            protected_servers.entry(oauth=oauth), protected_servers.store(tmp_path), {}, protected_servers.person
+        )
+    assert asked(protected_servers)["redirect_uri"] == where
 
 
-async def test_signing_out_forgets_and_revokes(town: Town, tmp_path: Path) -> None:
-    store = town.store(tmp_path)
-    token = await sign_in(town.entry(), store, {}, town.person)
+async def test_signing_out_forgets_and_revokes(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    store = protected_servers.store(tmp_path)
+    token = await sign_in(protected_servers.entry(), store, {}, protected_servers.person)
     assert await sign_out(store, {}) == (True, "")
-    assert not town.auth.is_good(token.access_token)
+    assert not protected_servers.auth.is_good(token.access_token)
     assert store.read() is None
     assert await sign_out(store, {}) == (False, "")
 
 
-async def test_what_can_t_be_revoked_or_read_is_forgotten_all_the_same(town: Town, tmp_path: Path) -> None:
-    store = town.store(tmp_path)
-    await sign_in(town.entry(), store, {}, town.person)
+async def test_what_can_t_be_revoked_or_read_is_forgotten_all_the_same(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    store = protected_servers.store(tmp_path)
+    await sign_in(protected_servers.entry(), store, {}, protected_servers.person)
 
     async def down(request: Any) -> tuple[int, Any]:
         return 503, {}
 
-    town.auth.pages["/revoke"] = down
+    protected_servers.auth.pages["/revoke"] = down
     there, why = await sign_out(store, {})
     assert there
     assert "503" in why
-    await sign_in(town.entry(), store, {}, town.person)
+    await sign_in(protected_servers.entry(), store, {}, protected_servers.person)
     store.tokens.path.chmod(0o644)
     assert await sign_out(store, {}) == (True, "")
     assert not store.tokens.path.exists()
@@ -186,58 +213,82 @@ async def test_what_can_t_be_revoked_or_read_is_forgotten_all_the_same(town: Tow
 # --- servers that are not as the specification has it
 
 
-async def test_metadata_at_the_root_will_do_without_a_challenge(town: Town, tmp_path: Path) -> None:
-    town.challenge = ""
-    town.metadata[RESOURCE] = {**town.metadata.pop(f"{RESOURCE}/mcp"), "resource": town.origin}
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    assert asked(town)["resource"] == town.origin, "as it writes it"
+async def test_metadata_at_the_root_will_do_without_a_challenge(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.challenge = ""
+    protected_servers.metadata[RESOURCE] = {
+        **protected_servers.metadata.pop(f"{RESOURCE}/mcp"),
+        "resource": protected_servers.origin,
+    }
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert asked(protected_servers)["resource"] == protected_servers.origin, "as it writes it"
 
 
-async def test_metadata_at_the_root_about_another_server_does_not_count(town: Town, tmp_path: Path) -> None:
-    town.challenge = ""
-    town.metadata[RESOURCE] = {**town.metadata.pop(f"{RESOURCE}/mcp"), "resource": f"{town.origin}/other"}
+async def test_metadata_at_the_root_about_another_server_does_not_count(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.challenge = ""
+    protected_servers.metadata[RESOURCE] = {
+        **protected_servers.metadata.pop(f"{RESOURCE}/mcp"),
+        "resource": f"{protected_servers.origin}/other",
+    }
     with pytest.raises(
         ConfigError, match=says("work.mcp.auth.metadata.checked_resource", resource="…/other'", url="…/mcp")
     ):
-        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
 
 
-async def test_a_server_of_the_first_revision_is_its_own_authorization_server(town: Town, tmp_path: Path) -> None:
-    town.challenge = "Bearer"
-    town.metadata.clear()
-    town.metadata[OAUTH] = {**town.published, "issuer": town.origin}
-    town.auth.names_issuer = False
-    town.metadata[OAUTH].pop("authorization_response_iss_parameter_supported")
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    assert asked(town)["resource"] == town.server.url
+async def test_a_server_of_the_first_revision_is_its_own_authorization_server(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.challenge = "Bearer"
+    protected_servers.metadata.clear()
+    protected_servers.metadata[OAUTH] = {**protected_servers.published, "issuer": protected_servers.origin}
+    protected_servers.auth.names_issuer = False
+    protected_servers.metadata[OAUTH].pop("authorization_response_iss_parameter_supported")
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert asked(protected_servers)["resource"] == protected_servers.server.url
 
 
-async def test_the_user_may_say_where_the_authorization_server_is(town: Town, tmp_path: Path) -> None:
-    town.metadata.clear()
-    oauth = OAuth(auth_server_metadata_url=f"{town.auth.url}{OAUTH}")
-    await sign_in(town.entry(oauth=oauth), town.store(tmp_path, oauth=oauth), {}, town.person)
+async def test_the_user_may_say_where_the_authorization_server_is(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.metadata.clear()
+    oauth = OAuth(auth_server_metadata_url=f"{protected_servers.auth.url}{OAUTH}")
+    await sign_in(
+        protected_servers.entry(oauth=oauth),
+        protected_servers.store(tmp_path, oauth=oauth),
+        {},
+        protected_servers.person,
+    )
 
 
-async def test_one_slash_at_the_end_of_an_issuer_makes_no_other_of_it(town: Town, tmp_path: Path) -> None:
-    town.metadata[f"{RESOURCE}/mcp"]["authorization_servers"] = [f"{town.auth.url}/"]
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+async def test_one_slash_at_the_end_of_an_issuer_makes_no_other_of_it(
+    protected_servers: ProtectedServers, tmp_path: Path
+) -> None:
+    protected_servers.metadata[f"{RESOURCE}/mcp"]["authorization_servers"] = [f"{protected_servers.auth.url}/"]
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
 
 
-async def test_the_second_authorization_server_will_do(town: Town, tmp_path: Path) -> None:
-    town.metadata[f"{RESOURCE}/mcp"]["authorization_servers"] = [town.origin, town.auth.url]
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+async def test_the_second_authorization_server_will_do(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    protected_servers.metadata[f"{RESOURCE}/mcp"]["authorization_servers"] = [
+        protected_servers.origin,
+        protected_servers.auth.url,
+    ]
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
 
 
-async def test_a_server_that_wants_no_sign_in(town: Town, tmp_path: Path) -> None:
-    town.metadata.clear()
+async def test_a_server_that_wants_no_sign_in(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    protected_servers.metadata.clear()
     with pytest.raises(ConfigError, match=says("work.mcp.auth.sign_in.sign_in")):
-        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
 
 
-async def test_no_registration(town: Town, tmp_path: Path) -> None:
-    del town.published["registration_endpoint"]
+async def test_no_registration(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    del protected_servers.published["registration_endpoint"]
     with pytest.raises(ConfigError, match=says("work.mcp.auth.sign_in.registered", redirect_uri="http://127…")):
-        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
 
 
 @pytest.mark.parametrize(
@@ -254,11 +305,13 @@ async def test_no_registration(town: Town, tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_a_registration_that_is_of_no_use(town: Town, tmp_path: Path, answer: tuple[int, Any], why: str) -> None:
-    town.registers = answer
+async def test_a_registration_that_is_of_no_use(
+    protected_servers: ProtectedServers, tmp_path: Path, answer: tuple[int, Any], why: str
+) -> None:
+    protected_servers.registers = answer
     with pytest.raises(ConfigError, match=why):
-        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    assert town.opened == []
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert protected_servers.opened == []
 
 
 @pytest.mark.parametrize(
@@ -269,25 +322,34 @@ async def test_a_registration_that_is_of_no_use(town: Town, tmp_path: Path, answ
         ({"type": "stdio", "command": "x"}, says("work.mcp.auth.sign_in._settings")),
     ],
 )
-async def test_entries_that_are_not_signed_in_to(town: Town, tmp_path: Path, options: Any, why: str) -> None:
+async def test_entries_that_are_not_signed_in_to(
+    protected_servers: ProtectedServers, tmp_path: Path, options: Any, why: str
+) -> None:
     with pytest.raises(UsageError, match=why):
-        await sign_in(town.entry(**options), town.store(tmp_path), {}, town.person)
+        await sign_in(
+            protected_servers.entry(**options), protected_servers.store(tmp_path), {}, protected_servers.person
+        )
 
 
-async def test_a_person_who_says_no(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_a_person_who_says_no(protected_servers: ProtectedServers, tmp_path: Path, nursery: trio.Nursery) -> None:
     async def person(request: Any, redirect: Any) -> str:
-        nursery.start_soon(town.auth.browser, request.url, "access_denied")
+        nursery.start_soon(protected_servers.auth.browser, request.url, "access_denied")
         code: str = await redirect.answer(request, PATIENCE)
         return code
 
     with pytest.raises(OAuthRefused, match=r"MCP server 'docs'.*said no"):
-        await sign_in(town.entry(), town.store(tmp_path), {}, person)
-    assert town.store(tmp_path).read() is None
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, person)
+    assert protected_servers.store(tmp_path).read() is None
 
 
-async def test_a_server_that_is_not_there(town: Town, tmp_path: Path) -> None:
+async def test_a_server_that_is_not_there(protected_servers: ProtectedServers, tmp_path: Path) -> None:
     with pytest.raises(McpLost, match=says("io.http.transport.Connections._connected")):
-        await sign_in(town.entry(url="http://127.0.0.1:1/mcp"), town.store(tmp_path), {}, town.person)
+        await sign_in(
+            protected_servers.entry(url="http://127.0.0.1:1/mcp"),
+            protected_servers.store(tmp_path),
+            {},
+            protected_servers.person,
+        )
 
 
 # --- hostile ones
@@ -311,14 +373,14 @@ async def test_a_server_that_is_not_there(town: Town, tmp_path: Path) -> None:
     ],
 )
 async def test_a_server_that_wants_a_token_for_another(
-    town: Town, tmp_path: Path, changes: dict[str, Any], why: str
+    protected_servers: ProtectedServers, tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
-    netloc = town.origin.removeprefix("http://")
-    text = json.dumps(changes).replace("{origin}", town.origin).replace("{netloc}", netloc)
-    town.metadata[f"{RESOURCE}/mcp"] |= json.loads(text)
+    netloc = protected_servers.origin.removeprefix("http://")
+    text = json.dumps(changes).replace("{origin}", protected_servers.origin).replace("{netloc}", netloc)
+    protected_servers.metadata[f"{RESOURCE}/mcp"] |= json.loads(text)
     with pytest.raises(ConfigError, match=why):
-        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    assert (town.opened, town.registered) == ([], [])
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert (protected_servers.opened, protected_servers.registered) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -345,33 +407,35 @@ async def test_a_server_that_wants_a_token_for_another(
     ],
 )
 async def test_an_authorization_server_that_is_not_to_be_used(
-    town: Town, tmp_path: Path, changes: dict[str, Any], why: str
+    protected_servers: ProtectedServers, tmp_path: Path, changes: dict[str, Any], why: str
 ) -> None:
-    town.published |= changes
+    protected_servers.published |= changes
     with pytest.raises(ConfigError, match=why):
-        await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    assert (town.opened, town.registered) == ([], [])
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert (protected_servers.opened, protected_servers.registered) == ([], [])
 
 
-async def test_an_answer_from_another_issuer_gets_no_code(town: Town, tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_an_answer_from_another_issuer_gets_no_code(
+    protected_servers: ProtectedServers, tmp_path: Path, nursery: trio.Nursery
+) -> None:
     async def person(request: Any, redirect: Any) -> str:
-        honest, town.auth.url = town.auth.url, "https://evil.example"
-        nursery.start_soon(town.auth.browser, request.url)
+        honest, protected_servers.auth.url = protected_servers.auth.url, "https://evil.example"
+        nursery.start_soon(protected_servers.auth.browser, request.url)
         try:
             code: str = await redirect.answer(request, PATIENCE)
         finally:
-            town.auth.url = honest
+            protected_servers.auth.url = honest
         return code
 
     with pytest.raises(
         OAuthRefused, match=says("io.oauth.authorization.Authorization.code_of.2", said="from 'https://evil.example'")
     ):
-        await sign_in(town.entry(), town.store(tmp_path), {}, person)
-    assert town.auth.asked_for("authorization_code") == 0
+        await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, person)
+    assert protected_servers.auth.asked_for("authorization_code") == 0
 
 
-async def test_pkce_may_be_known_by_the_user(town: Town, tmp_path: Path) -> None:
-    del town.published["code_challenge_methods_supported"]
+async def test_pkce_may_be_known_by_the_user(protected_servers: ProtectedServers, tmp_path: Path) -> None:
+    del protected_servers.published["code_challenge_methods_supported"]
     oauth = OAuth(assume_pkce=True)
-    await sign_in(town.entry(oauth=oauth), town.store(tmp_path), {}, town.person)
-    assert asked(town)["code_challenge_method"] == "S256"
+    await sign_in(protected_servers.entry(oauth=oauth), protected_servers.store(tmp_path), {}, protected_servers.person)
+    assert asked(protected_servers)["code_challenge_method"] == "S256"

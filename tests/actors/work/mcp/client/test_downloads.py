@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from support.mcp_processes import House
+from support.mcp_processes import McpProcesses
 
 from callboard.actors.work.mcp.client.connect import is_of_runner, is_runner
 from callboard.protocol.errors import McpLost
@@ -48,9 +48,9 @@ async def test_a_download_is_no_part_of_the_start(tmp_path: Path) -> None:
     runner.write_text("#!/bin/bash\nexec -a uvx bash -c '(exec -a uvx sleep 6); exec sleep 600'\n")
     runner.chmod(0o755)
     async with Root() as root:
-        house = House(root, tmp_path)
-        house.build(Server(name="s", type="stdio", command=str(runner), start_timeout_seconds=3))
-        with house.scope() as scope, pytest.raises(McpLost) as raised, trio.fail_after(60):
+        mcp_processes = McpProcesses(root, tmp_path)
+        mcp_processes.build(Server(name="s", type="stdio", command=str(runner), start_timeout_seconds=3))
+        with mcp_processes.scope() as scope, pytest.raises(McpLost) as raised, trio.fail_after(60):
             await scope.catalog("s", root.actor)
     assert "downloading" in str(raised.value)
     assert "start_timeout_seconds" in str(raised.value)

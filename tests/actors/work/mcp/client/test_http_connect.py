@@ -9,7 +9,7 @@ import pytest
 import trio
 from support.fake_mcp_http import Legacy, Stream, Talk, closed_port, failure, fake_mcp, result, said
 from support.fake_models import Request as Sent
-from support.mcp_links import on_stage
+from support.mcp_links import opened_by_actor
 
 from callboard.actors.work.mcp.client.connect import OfferedCapabilities, connect
 from callboard.protocol.errors import ActorFailed, McpError, McpSignInNeeded
@@ -19,7 +19,7 @@ from callboard.protocol.mcp.model import MODERN
 
 def connected(url: str, type: Any = "http", **options: Any) -> AbstractAsyncContextManager[Any]:
     server = Server(name="fake", type=type, url=url, **options)
-    return on_stage(lambda me: connect(me, server, environ={}, abilities=OfferedCapabilities()))
+    return opened_by_actor(lambda me: connect(me, server, environ={}, abilities=OfferedCapabilities()))
 
 
 async def modern(request: Sent, talk: Talk) -> None:

@@ -85,7 +85,7 @@ for line in sys.stdin:
 """
 
 
-class House:
+class TaskServer:
     """A user with a server that works on tasks."""
 
     def __init__(self, repository: Repository, **entry: Any) -> None:
@@ -113,18 +113,18 @@ class House:
 
 
 @pytest.fixture
-def house(repository: Repository) -> House:
-    return House(repository)
+def task_server(repository: Repository) -> TaskServer:
+    return TaskServer(repository)
 
 
-async def test_a_task_is_followed_to_its_result(house: House) -> None:
-    assert await house.long(looks=3) == "done"
-    assert house.asked == ["tasks/get"] * 4
+async def test_a_task_is_followed_to_its_result(task_server: TaskServer) -> None:
+    assert await task_server.long(looks=3) == "done"
+    assert task_server.asked == ["tasks/get"] * 4
 
 
 async def test_the_time_of_a_call_is_not_that_of_its_task(repository: Repository) -> None:
-    house = House(repository, timeout_seconds=3)
-    assert await house.long(looks=75) == "done"
+    task_server = TaskServer(repository, timeout_seconds=3)
+    assert await task_server.long(looks=75) == "done"
 
 
 @pytest.mark.parametrize(
@@ -136,39 +136,39 @@ async def test_the_time_of_a_call_is_not_that_of_its_task(repository: Repository
         ({"odd": True}, "sent an invalid task status"),
     ],
 )
-async def test_what_goes_wrong_is_told_to_the_model(house: House, how: dict[str, bool], told: str) -> None:
-    assert told in await house.long(**how)
+async def test_what_goes_wrong_is_told_to_the_model(task_server: TaskServer, how: dict[str, bool], told: str) -> None:
+    assert told in await task_server.long(**how)
 
 
-async def test_how_far_it_is_is_told(house: House) -> None:
+async def test_how_far_it_is_is_told(task_server: TaskServer) -> None:
     steps: list[str | None] = []
 
     def hear(event: callboard.Event) -> None:
         if isinstance(event.data, ToolProgress):
             steps.append(event.data.message)
 
-    house.repository.models.script(Reply(calls=[("s__long", {"looks": 2})]), "over")
-    await callboard.run("a", "go", config_dir=house.repository.config, on_event=hear)
+    task_server.repository.models.script(Reply(calls=[("s__long", {"looks": 2})]), "over")
+    await callboard.run("a", "go", config_dir=task_server.repository.config, on_event=hear)
     assert steps[0] == "step 1"
 
 
-async def test_what_it_asks_reaches_a_person_once(house: House) -> None:
-    async with callboard.Root(config_dir=house.repository.config) as root:
+async def test_what_it_asks_reaches_a_person_once(task_server: TaskServer) -> None:
+    async with callboard.Root(config_dir=task_server.repository.config) as root:
         person = Person(root, lambda question: "Ann")
         with root.questions.attach(person):
-            run = house.repository.run(Reply(calls=[("s__long", {"ask": True, "looks": 2})]), "over", root=root)
+            run = task_server.repository.run(Reply(calls=[("s__long", {"ask": True, "looks": 2})]), "over", root=root)
             await run
     assert len(person.asked_for) == 1
-    assert json.loads(house.repository.told)["name"]["content"] == {"name": "Ann"}
-    assert house.asked.count("tasks/update") == 1
+    assert json.loads(task_server.repository.told)["name"]["content"] == {"name": "Ann"}
+    assert task_server.asked.count("tasks/update") == 1
 
 
-async def test_a_caller_that_goes_away_has_it_cancelled(house: House) -> None:
-    async with callboard.Root(config_dir=house.repository.config) as root, trio.open_nursery() as nursery:
-        nursery.start_soon(partial(house.repository.run, Reply(calls=[("s__long", {"looks": 9999})]), root=root))
+async def test_a_caller_that_goes_away_has_it_cancelled(task_server: TaskServer) -> None:
+    async with callboard.Root(config_dir=task_server.repository.config) as root, trio.open_nursery() as nursery:
+        nursery.start_soon(partial(task_server.repository.run, Reply(calls=[("s__long", {"looks": 9999})]), root=root))
         with trio.fail_after(60):
-            while "tasks/get" not in house.asked:
+            while "tasks/get" not in task_server.asked:
                 await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
     with trio.fail_after(60):
-        await until(lambda: "tasks/cancel" in house.asked)
+        await until(lambda: "tasks/cancel" in task_server.asked)

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from support.fake_mcp_http import FakeMcp, Stream, Talk, closed_port, fake_mcp, said
 from support.fake_models import Request as Sent
-from support.mcp_links import Heard, asks, on_stage, shake_hands, value
+from support.mcp_links import Heard, asks, opened_by_actor, shake_hands, value
 from support.messages import has_message, says
 
 from callboard.actors.work.mcp.links.http import open_sse
@@ -21,7 +21,7 @@ from callboard.protocol.mcp.config import Server
 
 def linked(server: FakeMcp, heard: Heard | None = None, **options: Any) -> AbstractAsyncContextManager[Any]:
     entry = Server(name="fake", type="sse", url=server.url, **options)
-    return on_stage(lambda me: open_sse(me, entry, heard or Heard(), {}))
+    return opened_by_actor(lambda me: open_sse(me, entry, heard or Heard(), {}))
 
 
 async def test_calls_are_posted_where_the_server_says_and_answered_on_the_stream(nursery: trio.Nursery) -> None:

@@ -11,7 +11,7 @@ import pytest
 import trio
 from support.fake_mcp_http import INITIALIZED, Legacy, Talk, failure, fake_mcp, result
 from support.fake_models import Request
-from support.mcp_processes import House
+from support.mcp_processes import McpProcesses
 from support.tool_families import context_of
 
 from callboard.actors.work.mcp.tools.direct import direct_tool
@@ -30,12 +30,12 @@ LINKED = {"memo://one": [{"uri": "memo://one", "mimeType": "text/plain", "text":
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def mcp_processes(tmp_path: Path) -> AsyncIterator[McpProcesses]:
     async with Root() as root:
-        yield House(root, tmp_path)
+        yield McpProcesses(root, tmp_path)
 
 
-async def told(house: House, nursery: trio.Nursery, content: list[Any], *, invoke: bool = False) -> Any:
+async def told(mcp_processes: McpProcesses, nursery: trio.Nursery, content: list[Any], *, invoke: bool = False) -> Any:
     """What the model gets of a call whose result is this content."""
 
     async def answer(request: Request, talk: Talk) -> None:
@@ -55,12 +55,12 @@ async def told(house: House, nursery: trio.Nursery, content: list[Any], *, invok
             await Legacy()(request, talk)
 
     server = Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url)
-    house.build(server)
-    with house.scope() as scope, trio.fail_after(60):
+    mcp_processes.build(server)
+    with mcp_processes.scope() as scope, trio.fail_after(60):
         view = ServerView(talk=Conversation(scope=scope, context=context_of({})), server=server)
         if invoke:
-            return await meta_tools(view)[2].run(house.root.actor, {"tool": "t"})
-        return await direct_tool(view, McpTool(name="t")).run(house.root.actor, {})
+            return await meta_tools(view)[2].run(mcp_processes.root.actor, {"tool": "t"})
+        return await direct_tool(view, McpTool(name="t")).run(mcp_processes.root.actor, {})
 
 
 IMAGES = {
@@ -71,8 +71,10 @@ IMAGES = {
 
 @pytest.mark.parametrize("invoke", [False, True])
 @pytest.mark.parametrize("block", IMAGES.values(), ids=IMAGES)
-async def test_images_reach_the_model(house: House, nursery: trio.Nursery, block: Any, invoke: bool) -> None:
-    value = await told(house, nursery, [{"type": "text", "text": "here"}, block], invoke=invoke)
+async def test_images_reach_the_model(
+    mcp_processes: McpProcesses, nursery: trio.Nursery, block: Any, invoke: bool
+) -> None:
+    value = await told(mcp_processes, nursery, [{"type": "text", "text": "here"}, block], invoke=invoke)
     assert isinstance(value, VisibleResult)
     assert "here" in text_of(value)
     assert PNG not in text_of(value)
@@ -82,15 +84,19 @@ async def test_images_reach_the_model(house: House, nursery: trio.Nursery, block
 @pytest.mark.parametrize(
     "data", ["!!", base64.b64encode(b"<svg/>").decode(), base64.b64encode(b"\x89PNG\r\n\x1a\n" * 10**6).decode()]
 )
-async def test_what_is_no_image_or_too_large_is_named(house: House, nursery: trio.Nursery, data: str) -> None:
-    value = await told(house, nursery, [{"type": "image", "mimeType": "image/png", "data": data}])
+async def test_what_is_no_image_or_too_large_is_named(
+    mcp_processes: McpProcesses, nursery: trio.Nursery, data: str
+) -> None:
+    value = await told(mcp_processes, nursery, [{"type": "image", "mimeType": "image/png", "data": data}])
     assert isinstance(value, str)
     assert value.startswith("[image image/png")
 
 
-async def test_documents_and_linked_resources_are_read_as_texts(house: House, nursery: trio.Nursery) -> None:
+async def test_documents_and_linked_resources_are_read_as_texts(
+    mcp_processes: McpProcesses, nursery: trio.Nursery
+) -> None:
     value = await told(
-        house,
+        mcp_processes,
         nursery,
         [
             {"type": "resource", "resource": {"uri": "x://a.txt", "mimeType": "text/plain", "blob": TEXT}},

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 from support.auth_server import visit
-from support.mcp_processes import House
-from support.mcp_protected import Town, protected_town
+from support.mcp_processes import McpProcesses
+from support.mcp_protected import ProtectedServers, serve_protected
 from support.messages import has_message, says
 from support.tool_families import Person, context_of
 
@@ -25,9 +25,17 @@ from callboard.supervisors import Root
 class AtTheBrowser(Person):
     """Opens the page that a question names, and says yes there; `pastes` where it ends, or says `says` instead."""
 
-    def __init__(self, town: Town, nursery: trio.Nursery, root: Root, *, pastes: bool = False, says: str = "") -> None:
+    def __init__(
+        self,
+        protected_servers: ProtectedServers,
+        nursery: trio.Nursery,
+        root: Root,
+        *,
+        pastes: bool = False,
+        says: str = "",
+    ) -> None:
         super().__init__()
-        self._town = town
+        self._servers = protected_servers
         self._nursery = nursery
         self._root = root
         self._pastes = pastes
@@ -41,46 +49,48 @@ class AtTheBrowser(Person):
         elif self._pastes and question.problem is None:
             self._nursery.start_soon(self._answer, question.id, "https://elsewhere.example/?code=x&state=y")
         elif self._pastes:
-            self._nursery.start_soon(self._answer, question.id, self._town.auth.redirect(url))
+            self._nursery.start_soon(self._answer, question.id, self._servers.auth.redirect(url))
         else:
-            self._nursery.start_soon(visit, self._town.auth.redirect(url))
+            self._nursery.start_soon(visit, self._servers.auth.redirect(url))
 
     async def _answer(self, question: str, text: str) -> None:
         self._root.questions.answer(question, text, "terminal")
 
 
 @pytest.fixture
-async def town(nursery: trio.Nursery) -> Town:
-    return await protected_town(nursery)
+async def protected_servers(nursery: trio.Nursery) -> ProtectedServers:
+    return await serve_protected(nursery)
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def mcp_processes(tmp_path: Path) -> AsyncIterator[McpProcesses]:
     async with Root() as root:
-        house = House(root, tmp_path)
-        house.environ["XDG_STATE_HOME"] = str(tmp_path)
-        with root.bus.listen(house.events.append):
-            yield house
+        mcp_processes = McpProcesses(root, tmp_path)
+        mcp_processes.environ["XDG_STATE_HOME"] = str(tmp_path)
+        with root.bus.listen(mcp_processes.events.append):
+            yield mcp_processes
 
 
-def view(house: House, town: Town, agent: str = "/agent") -> ServerView:
-    return ServerView(talk=ServersView(scope=house.scope(agent), context=context_of({})), server=town.entry())
+def view(mcp_processes: McpProcesses, protected_servers: ProtectedServers, agent: str = "/agent") -> ServerView:
+    return ServerView(
+        talk=ServersView(scope=mcp_processes.scope(agent), context=context_of({})), server=protected_servers.entry()
+    )
 
 
-async def said(view: ServerView, house: House, tool: str) -> str:
-    result = await view.call(house.root.actor, tool, {}, f"docs__{tool}")
+async def said(view: ServerView, mcp_processes: McpProcesses, tool: str) -> str:
+    result = await view.call(mcp_processes.root.actor, tool, {}, f"docs__{tool}")
     text: str = result["content"][0]["text"]
     return text
 
 
 @pytest.mark.parametrize("pastes", [False, True])
 async def test_the_person_signs_in_and_the_call_is_made(
-    town: Town, house: House, nursery: trio.Nursery, pastes: bool
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses, nursery: trio.Nursery, pastes: bool
 ) -> None:
-    house.build(town.entry())
-    person = AtTheBrowser(town, nursery, house.root, pastes=pastes)
-    with house.root.questions.attach(person):
-        assert await said(view(house, town), house, "read") == "read: done"
+    mcp_processes.build(protected_servers.entry())
+    person = AtTheBrowser(protected_servers, nursery, mcp_processes.root, pastes=pastes)
+    with mcp_processes.root.questions.attach(person):
+        assert await said(view(mcp_processes, protected_servers), mcp_processes, "read") == "read: done"
     first, *others = person.shown
     assert first.people
     assert first.secret
@@ -90,109 +100,123 @@ async def test_the_person_signs_in_and_the_call_is_made(
         if pastes
         else []
     )
-    assert house.root.questions.open == ()
+    assert mcp_processes.root.questions.open == ()
 
 
-async def test_fifty_agents_are_one_question(town: Town, house: House, nursery: trio.Nursery) -> None:
-    house.build(town.entry())
-    person = AtTheBrowser(town, nursery, house.root)
+async def test_fifty_agents_are_one_question(
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses, nursery: trio.Nursery
+) -> None:
+    mcp_processes.build(protected_servers.entry())
+    person = AtTheBrowser(protected_servers, nursery, mcp_processes.root)
     done: list[str] = []
 
     async def agent(number: int) -> None:
-        done.append(await said(view(house, town, f"/agent-{number}"), house, "read"))
+        done.append(await said(view(mcp_processes, protected_servers, f"/agent-{number}"), mcp_processes, "read"))
 
-    with house.root.questions.attach(person):
+    with mcp_processes.root.questions.attach(person):
         async with trio.open_nursery() as agents:
             for number in range(50):
                 agents.start_soon(agent, number)
-    assert (len(done), len(person.shown), len(town.registered)) == (50, 1, 1)
+    assert (len(done), len(person.shown), len(protected_servers.registered)) == (50, 1, 1)
 
 
 async def test_more_scopes_are_asked_for_by_name_together_with_those_there_are(
-    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses, nursery: trio.Nursery, tmp_path: Path
 ) -> None:
-    town.needs = {"write": {"files:write"}, "delete": {"files:delete"}}
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    house.build(town.entry())
-    person = AtTheBrowser(town, nursery, house.root)
-    one = view(house, town)
-    with house.root.questions.attach(person):
-        assert await said(one, house, "read") == "read: done"
+    protected_servers.needs = {"write": {"files:write"}, "delete": {"files:delete"}}
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    mcp_processes.build(protected_servers.entry())
+    person = AtTheBrowser(protected_servers, nursery, mcp_processes.root)
+    one = view(mcp_processes, protected_servers)
+    with mcp_processes.root.questions.attach(person):
+        assert await said(one, mcp_processes, "read") == "read: done"
         assert person.shown == []
-        assert await said(one, house, "write") == "write: done"
+        assert await said(one, mcp_processes, "write") == "write: done"
         assert has_message(person.shown[-1].text, "work.mcp.tools.view.signed_in.person", scopes="files:write.…")
         assert "scope=read+files%3Awrite&" in person.shown[-1].text
-        assert await said(one, house, "delete") == "delete: done"
+        assert await said(one, mcp_processes, "delete") == "delete: done"
         assert "scope=read+files%3Awrite+files%3Adelete&" in person.shown[-1].text
     assert len(person.shown) == 2
 
 
 async def test_a_server_that_always_wants_more_is_given_up(
-    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses, nursery: trio.Nursery, tmp_path: Path
 ) -> None:
-    town.needs = {"write": {"never-granted"}}
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    issue = town.auth.answer
+    protected_servers.needs = {"write": {"never-granted"}}
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    issue = protected_servers.auth.answer
 
     def narrow(fields: dict[str, Any]) -> dict[str, Any]:
-        town.auth.grants[-1].scopes = "read"
+        protected_servers.auth.grants[-1].scopes = "read"
         return issue({**fields, "scope": "read"})
 
-    town.auth.answer = narrow
-    house.build(town.entry())
-    person = AtTheBrowser(town, nursery, house.root)
-    with house.root.questions.attach(person), pytest.raises(ToolFailed, match="never-granted"):
-        await said(view(house, town), house, "write")
+    protected_servers.auth.answer = narrow
+    mcp_processes.build(protected_servers.entry())
+    person = AtTheBrowser(protected_servers, nursery, mcp_processes.root)
+    with mcp_processes.root.questions.attach(person), pytest.raises(ToolFailed, match="never-granted"):
+        await said(view(mcp_processes, protected_servers), mcp_processes, "write")
     assert len(person.shown) == 2
 
 
-async def test_who_says_no_is_not_asked_again(town: Town, house: House, nursery: trio.Nursery) -> None:
-    house.build(town.entry())
-    person = AtTheBrowser(town, nursery, house.root, says="/decline")
-    with house.root.questions.attach(person):
+async def test_who_says_no_is_not_asked_again(
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses, nursery: trio.Nursery
+) -> None:
+    mcp_processes.build(protected_servers.entry())
+    person = AtTheBrowser(protected_servers, nursery, mcp_processes.root, says="/decline")
+    with mcp_processes.root.questions.attach(person):
         for _ in range(3):
             with pytest.raises(ToolFailed, match="sign in: " + says("work.mcp.auth.access.remedy", name="docs")):
-                await said(view(house, town), house, "read")
+                await said(view(mcp_processes, protected_servers), mcp_processes, "read")
     assert len(person.shown) == 1
-    (warning,) = house.of("run.warning")
+    (warning,) = mcp_processes.of("run.warning")
     assert warning.code == "mcp_sign_in"
     assert has_message(warning.message, "io.oauth.authorization._pasted.2")
 
 
-async def test_without_a_person_nothing_is_asked_or_registered(town: Town, house: House) -> None:
-    house.build(town.entry())
+async def test_without_a_person_nothing_is_asked_or_registered(
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses
+) -> None:
+    mcp_processes.build(protected_servers.entry())
     with pytest.raises(ToolFailed, match="sign in: " + says("work.mcp.auth.access.remedy", name="docs")):
-        await said(view(house, town), house, "read")
+        await said(view(mcp_processes, protected_servers), mcp_processes, "read")
     with pytest.raises(McpSignInNeeded):
-        await view(house, town).tools(house.root.actor)
-    assert (town.registered, town.auth.requests) == ([], [])
+        await view(mcp_processes, protected_servers).tools(mcp_processes.root.actor)
+    assert (protected_servers.registered, protected_servers.auth.requests) == ([], [])
 
 
-async def test_callers_of_a_server_don_t_sign_it_in(town: Town, house: House, nursery: trio.Nursery) -> None:
-    house.build(town.entry(), serving=True)
-    person = AtTheBrowser(town, nursery, house.root)
+async def test_callers_of_a_server_don_t_sign_it_in(
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses, nursery: trio.Nursery
+) -> None:
+    mcp_processes.build(protected_servers.entry(), serving=True)
+    person = AtTheBrowser(protected_servers, nursery, mcp_processes.root)
     with (
-        house.root.questions.attach(person),
+        mcp_processes.root.questions.attach(person),
         pytest.raises(ToolFailed, match=says("work.mcp.auth.access.remedy", name="docs")),
     ):
-        await said(view(house, town), house, "read")
-    assert (person.shown, town.registered) == ([], [])
+        await said(view(mcp_processes, protected_servers), mcp_processes, "read")
+    assert (person.shown, protected_servers.registered) == ([], [])
 
 
-async def test_its_tools_are_listed_after_a_sign_in(town: Town, house: House, nursery: trio.Nursery) -> None:
-    house.build(town.entry())
-    with house.root.questions.attach(AtTheBrowser(town, nursery, house.root)):
-        tools = await view(house, town).tools(house.root.actor)
+async def test_its_tools_are_listed_after_a_sign_in(
+    protected_servers: ProtectedServers, mcp_processes: McpProcesses, nursery: trio.Nursery
+) -> None:
+    mcp_processes.build(protected_servers.entry())
+    with mcp_processes.root.questions.attach(AtTheBrowser(protected_servers, nursery, mcp_processes.root)):
+        tools = await view(mcp_processes, protected_servers).tools(mcp_processes.root.actor)
     assert [tool.name for tool in tools] == ["read", "write", "delete"]
 
 
 async def test_the_call_s_time_stands_still_meanwhile(
-    town: Town, house: House, nursery: trio.Nursery, tmp_path: Path, mock_clock: trio.testing.MockClock
+    protected_servers: ProtectedServers,
+    mcp_processes: McpProcesses,
+    nursery: trio.Nursery,
+    tmp_path: Path,
+    mock_clock: trio.testing.MockClock,
 ) -> None:
     mock_clock.rate = 1.0
-    town.needs = {"write": {"files:write"}}
-    await sign_in(town.entry(), town.store(tmp_path), {}, town.person)
-    house.build(town.entry(timeout_seconds=60.0))
+    protected_servers.needs = {"write": {"files:write"}}
+    await sign_in(protected_servers.entry(), protected_servers.store(tmp_path), {}, protected_servers.person)
+    mcp_processes.build(protected_servers.entry(timeout_seconds=60.0))
 
     class Slow(AtTheBrowser):
         def asked(self, question: Question) -> None:
@@ -203,7 +227,8 @@ async def test_the_call_s_time_stands_still_meanwhile(
             super().asked(question)
 
     slow = ServerView(
-        talk=ServersView(scope=house.scope(), context=context_of({})), server=town.entry(timeout_seconds=60.0)
+        talk=ServersView(scope=mcp_processes.scope(), context=context_of({})),
+        server=protected_servers.entry(timeout_seconds=60.0),
     )
-    with house.root.questions.attach(Slow(town, nursery, house.root)):
-        assert await said(slow, house, "write") == "write: done"
+    with mcp_processes.root.questions.attach(Slow(protected_servers, nursery, mcp_processes.root)):
+        assert await said(slow, mcp_processes, "write") == "write: done"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.cpu_time import slowness
 from support.fake_mcp_http import INITIALIZED, Legacy, Talk, fake_mcp, result, said
 from support.fake_models import Request
-from support.mcp_processes import House, tiny
+from support.mcp_processes import McpProcesses, tiny
 from support.messages import says
 from support.tool_families import context_of
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -41,11 +41,11 @@ SERVER = Server(name="s", type="stdio", command="x")
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[House]:
+async def mcp_processes(tmp_path: Path) -> AsyncIterator[McpProcesses]:
     async with Root() as root:
-        house = House(root, tmp_path)
-        with root.bus.listen(house.events.append):
-            yield house
+        mcp_processes = McpProcesses(root, tmp_path)
+        with root.bus.listen(mcp_processes.events.append):
+            yield mcp_processes
 
 
 def view_of(scope: Any = None, server: Server = SERVER) -> ServerView:
@@ -76,14 +76,14 @@ FAN = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40
     ],
 )
 async def test_a_schema_that_takes_for_ever_to_check_is_left_to_its_server(
-    house: House, schema: dict[str, Any], value: Any
+    mcp_processes: McpProcesses, schema: dict[str, Any], value: Any
 ) -> None:
     tool = direct_tool(view_of(), McpTool(name="t", input_schema=schema))
     checks = Checks()
     assert checks._misfits(tool, {"a": value, "a" * 40 + "b": 1}) == []
 
 
-async def test_arguments_that_plainly_do_not_fit_are_still_refused_here(house: House) -> None:
+async def test_arguments_that_plainly_do_not_fit_are_still_refused_here(mcp_processes: McpProcesses) -> None:
     schema = {"properties": {"n": {"type": "integer", "minimum": 1}, "of": {"$ref": "#/$defs/x"}}, "required": ["n"]}
     tool = direct_tool(view_of(), McpTool(name="t", input_schema=schema))
     checks = Checks()
@@ -135,16 +135,18 @@ def test_a_search_looks_at_so_much_and_no_more() -> None:
     assert time.process_time() - began < 5.0 * slowness()  # all of them would take twenty times as long
 
 
-async def test_a_near_miss_among_thousands_of_names_is_not_looked_for_for_ever(house: House) -> None:
+async def test_a_near_miss_among_thousands_of_names_is_not_looked_for_for_ever(mcp_processes: McpProcesses) -> None:
     scope = Catalogued(*(McpTool(name=f"ab{n:05}" * 14) for n in range(10_000)))
     describe = meta_tools(view_of(scope))[1]
     began = time.process_time()
     with pytest.raises(Exception, match=says("work.mcp.tools.tool_list._named", server="s")):
-        await describe.run(house.root.actor, {"tool": "ba00007" * 14})
+        await describe.run(mcp_processes.root.actor, {"tool": "ba00007" * 14})
     assert time.process_time() - began < 5.0 * slowness()  # all of them would take twenty times as long
 
 
-async def test_a_call_asks_the_model_so_often_and_no_more(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_asks_the_model_so_often_and_no_more(
+    mcp_processes: McpProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time of the call stands still meanwhile, so nothing else would end it."""
     monkeypatch.setattr(module, "MOST_SAMPLES", 2)
     host = CallHost(view_of().talk, SERVER, Clock(10))
@@ -154,10 +156,10 @@ async def test_a_call_asks_the_model_so_often_and_no_more(house: House, monkeypa
         says("work.mcp.tools.view.CallHost.sample", MOST_SAMPLES=2),
     ):
         with pytest.raises(McpError, match=text):
-            await host.sample(house.root.actor, "s", {})
+            await host.sample(mcp_processes.root.actor, "s", {})
 
 
-async def test_progress_without_end_is_told_sparingly(house: House, autojump_clock: MockClock) -> None:
+async def test_progress_without_end_is_told_sparingly(mcp_processes: McpProcesses, autojump_clock: MockClock) -> None:
     class Chatty(Catalogued):
         async def call(
             self, _server: str, _tool: str, _arguments: Any, caller: CallOrigin, *, on_open: Callable[[], None]
@@ -170,20 +172,20 @@ async def test_progress_without_end_is_told_sparingly(house: House, autojump_clo
                     await trio.sleep(0.01)
             return {}
 
-    await view_of(Chatty()).call(house.root.actor, "t", {}, "s__t")
-    told = [data.progress for data in house.of("tool.call.progress")]
+    await view_of(Chatty()).call(mcp_processes.root.actor, "t", {}, "s__t")
+    told = [data.progress for data in mcp_processes.of("tool.call.progress")]
     assert told[:100] == list(range(100))
     assert 108 <= len(told) <= 112  # a second has gone by
 
 
 async def test_an_agent_that_has_all_the_room_does_not_wait_for_itself_for_ever(
-    house: House, mock_clock: MockClock
+    mcp_processes: McpProcesses, mock_clock: MockClock
 ) -> None:
     mock_clock.rate = 1.0
     entries = [tiny(name, name, share="never") for name in "ab"]
-    house.build(*entries, pool=PoolSettings(max_servers=1))
-    with house.scope() as scope:
-        pid = await house.call(scope, "a")
+    mcp_processes.build(*entries, pool=PoolSettings(max_servers=1))
+    with mcp_processes.scope() as scope:
+        pid = await mcp_processes.call(scope, "a")
 
         async def pass_the_time() -> None:
             while True:  # it may not wait yet
@@ -195,16 +197,16 @@ async def test_an_agent_that_has_all_the_room_does_not_wait_for_itself_for_ever(
             with pytest.raises(
                 McpLost, match=says("work.mcp.pool.pool.Leases._in_time", name="b", within=360, max_servers=1)
             ):
-                await house.call(scope, "b")
+                await mcp_processes.call(scope, "b")
             nursery.cancel_scope.cancel()
-        assert await house.call(scope, "a") == pid
+        assert await mcp_processes.call(scope, "a") == pid
 
 
 # --- names ---------------------------------------------------------------------------------------------------
 
 
 async def test_names_that_no_list_should_show_are_left_out_and_that_is_told(
-    house: House, nursery: trio.Nursery
+    mcp_processes: McpProcesses, nursery: trio.Nursery
 ) -> None:
     names = ["fine", "", "two\nlines", "\x1b[31mred", "x" * 300, "r\u202eed", "größer als"]
     about = {"name": "n" * 9_000, "version": "v" * 9_000}
@@ -220,19 +222,19 @@ async def test_names_that_no_list_should_show_are_left_out_and_that_is_told(
         else:
             await Legacy()(request, talk)
 
-    house.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
-    with house.scope() as scope:
-        catalog = await scope.catalog("web", house.root.actor)
+    mcp_processes.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
+    with mcp_processes.scope() as scope:
+        catalog = await scope.catalog("web", mcp_processes.root.actor)
         assert [tool.name for tool in catalog.tools] == ["fine", "größer als"]
         assert len(catalog.server.name) == len(catalog.server.version) == 256
         assert len(catalog.instructions or "") == 16_000
-        (started,) = house.of("mcp.started")
+        (started,) = mcp_processes.of("mcp.started")
         assert (len(started.version), started.tools) == (256, 2)
-        warnings = [data.message for data in house.of("run.warning") if data.code == "mcp_names"]
+        warnings = [data.message for data in mcp_processes.of("run.warning") if data.code == "mcp_names"]
         assert warnings == ["5 tools of MCP server 'web' are ignored: their names are not valid"]
 
 
-async def test_two_servers_whose_names_look_alike_keep_their_three_tools_apart(house: House) -> None:
+async def test_two_servers_whose_names_look_alike_keep_their_three_tools_apart(mcp_processes: McpProcesses) -> None:
     first = meta_tools(view_of(server=Server(name="a.b", type="stdio", command="x")))
     second = meta_tools(view_of(server=Server(name="a_b", type="stdio", command="x")), {tool.name for tool in first})
     assert [tool.name for tool in first] == ["mcp_search_a_b", "mcp_describe_a_b", "mcp_invoke_a_b"]
@@ -240,7 +242,7 @@ async def test_two_servers_whose_names_look_alike_keep_their_three_tools_apart(h
 
 
 @pytest.mark.parametrize("rule", ["my fs__delete.file", "my_fs__delete_file", "my fs__*", "my_fs__*"])
-async def test_rules_hold_for_the_names_of_the_server_and_of_the_model(house: House, rule: str) -> None:
+async def test_rules_hold_for_the_names_of_the_server_and_of_the_model(mcp_processes: McpProcesses, rule: str) -> None:
     server = Server(name="my fs", type="stdio", command="x")
     tool = McpTool(name="delete.file")
     view = view_of(Catalogued(tool), server)
@@ -250,11 +252,11 @@ async def test_rules_hold_for_the_names_of_the_server_and_of_the_model(house: Ho
     )
     means = meta_tools(view)[2].means
     assert means is not None
-    meant, _ = await means(house.root.actor, {"tool": "delete.file"})
+    meant, _ = await means(mcp_processes.root.actor, {"tool": "delete.file"})
     assert Permissions({rule: "deny"}).verdict(meant, {}) == "deny"
 
 
-async def test_rules_may_spell_the_three_tools_in_either_way(house: House) -> None:
+async def test_rules_may_spell_the_three_tools_in_either_way(mcp_processes: McpProcesses) -> None:
     for tool, verb in zip(meta_tools(view_of()), ("search", "describe", "invoke"), strict=True):
         for name in (f"mcp_{verb}_s", f"mcp__{verb}_s"):
             assert Permissions({name: "deny"}).verdict(tool, {}) == "deny"
@@ -271,7 +273,9 @@ def test_a_name_that_is_allowed_is_allowed_by_either_name_and_no_name_allows_not
 # --- what is not begun is made again -------------------------------------------------------------------------
 
 
-async def test_a_call_that_was_not_begun_is_made_again_for_a_model_as_well(house: House, nursery: trio.Nursery) -> None:
+async def test_a_call_that_was_not_begun_is_made_again_for_a_model_as_well(
+    mcp_processes: McpProcesses, nursery: trio.Nursery
+) -> None:
     """Whoever calls keeps the server meanwhile, and must not keep the new one from starting."""
     forget = [True, False]
 
@@ -282,14 +286,14 @@ async def test_a_call_that_was_not_begun_is_made_again_for_a_model_as_well(house
             await talk.json(result(request, {"content": [{"type": "text", "text": "done"}]}))
 
     server = Server(name="web", type="http", url=(await fake_mcp(nursery, Legacy(answer))).url)
-    house.build(server)
-    with house.scope() as scope, trio.fail_after(60):
-        told = await view_of(scope, server).call(house.root.actor, "x", {}, "web__x")
+    mcp_processes.build(server)
+    with mcp_processes.scope() as scope, trio.fail_after(60):
+        told = await view_of(scope, server).call(mcp_processes.root.actor, "x", {}, "web__x")
         assert told["content"][0]["text"] == "done"
 
 
 async def test_tools_with_odd_schemas_and_ids_as_text_do_not_cost_the_server(
-    house: House, nursery: trio.Nursery
+    mcp_processes: McpProcesses, nursery: trio.Nursery
 ) -> None:
     odd: list[dict[str, object]] = [{"inputSchema": None}, {"inputSchema": True}, {"inputSchema": "text"}, {}]
     odd += [{"inputSchema": {"type": "object", "properties": None, "required": None}}, {"annotations": None}]
@@ -307,9 +311,9 @@ async def test_tools_with_odd_schemas_and_ids_as_text_do_not_cost_the_server(
         else:
             await Legacy()(request, talk)
 
-    house.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
-    with house.scope() as scope:
-        catalog = await scope.catalog("web", house.root.actor)
+    mcp_processes.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
+    with mcp_processes.scope() as scope:
+        catalog = await scope.catalog("web", mcp_processes.root.actor)
     assert [tool.name for tool in catalog.tools] == [f"t{number}" for number in range(len(odd))]
 
 
@@ -347,11 +351,11 @@ A, B = {"name": "a", "inputSchema": {}}, {"name": "b", "inputSchema": {}}
     ids=["null", "empty", "a number", "repeats", "a circle", "a tool twice", "a tool without a name"],
 )
 async def test_cursors_and_entries_as_servers_have_them_cost_no_tool(
-    house: House, nursery: trio.Nursery, pages: Any
+    mcp_processes: McpProcesses, nursery: trio.Nursery, pages: Any
 ) -> None:
-    house.build(Server(name="web", type="http", url=(await fake_mcp(nursery, listing(pages))).url))
-    with house.scope() as scope:
-        catalog = await scope.catalog("web", house.root.actor)
+    mcp_processes.build(Server(name="web", type="http", url=(await fake_mcp(nursery, listing(pages))).url))
+    with mcp_processes.scope() as scope:
+        catalog = await scope.catalog("web", mcp_processes.root.actor)
     assert [tool.name for tool in catalog.tools] == ["a", "b"]
 
 
@@ -369,7 +373,7 @@ async def test_cursors_and_entries_as_servers_have_them_cost_no_tool(
 )  # fmt: skip
 @pytest.mark.parametrize("streams", [False, True])
 async def test_results_that_are_no_strict_json_are_read(
-    house: House, nursery: trio.Nursery, body: str, value: Any, streams: bool
+    mcp_processes: McpProcesses, nursery: trio.Nursery, body: str, value: Any, streams: bool
 ) -> None:
     async def answer(request: Request, talk: Talk) -> None:
         message = f'{{"jsonrpc": "2.0", "id": {request.json["id"]}, "result": {body}}}'
@@ -381,14 +385,14 @@ async def test_results_that_are_no_strict_json_are_read(
         await talk.end()
 
     server = Server(name="web", type="http", url=(await fake_mcp(nursery, Legacy(answer))).url)
-    house.build(server)
-    with house.scope() as scope, trio.fail_after(60):
-        told = await view_of(scope, server).call(house.root.actor, "x", {}, "web__x")
+    mcp_processes.build(server)
+    with mcp_processes.scope() as scope, trio.fail_after(60):
+        told = await view_of(scope, server).call(mcp_processes.root.actor, "x", {}, "web__x")
     assert told == value
 
 
 async def test_a_refusal_of_a_revision_that_the_server_has_is_asked_once_more(
-    house: House, nursery: trio.Nursery
+    mcp_processes: McpProcesses, nursery: trio.Nursery
 ) -> None:
     refusals = 0
 
@@ -403,9 +407,9 @@ async def test_a_refusal_of_a_revision_that_the_server_has_is_asked_once_more(
         else:
             await talk.json(result(request, {"supportedVersions": ["2026-07-28"], "capabilities": {}}))
 
-    house.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
-    with house.scope() as scope, trio.fail_after(60):
-        catalog = await scope.catalog("web", house.root.actor)
+    mcp_processes.build(Server(name="web", type="http", url=(await fake_mcp(nursery, answer)).url))
+    with mcp_processes.scope() as scope, trio.fail_after(60):
+        catalog = await scope.catalog("web", mcp_processes.root.actor)
     assert catalog.version == "2026-07-28"
 
 
@@ -477,12 +481,14 @@ def odd(tmp_path: Path, body: str) -> Server:
 
 
 @pytest.mark.parametrize("how", WRITES)
-async def test_what_servers_write_around_their_answers_costs_none(house: House, tmp_path: Path, how: str) -> None:
+async def test_what_servers_write_around_their_answers_costs_none(
+    mcp_processes: McpProcesses, tmp_path: Path, how: str
+) -> None:
     body = f"plain = out\ndef out(answer):\n    {WRITES[how]}\n    plain(answer)\n"
     server = odd(tmp_path, body)
-    house.build(server)
-    with house.scope() as scope, trio.fail_after(60):
-        told = await view_of(scope, server).call(house.root.actor, "x", {}, "s__x")
+    mcp_processes.build(server)
+    with mcp_processes.scope() as scope, trio.fail_after(60):
+        told = await view_of(scope, server).call(mcp_processes.root.actor, "x", {}, "s__x")
     assert told["content"][0]["text"] == "said"
 
 
@@ -502,23 +508,25 @@ RESULTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("kind", RESULTS)
-async def test_results_of_every_kind_reach_the_model(house: House, tmp_path: Path, kind: str) -> None:
+async def test_results_of_every_kind_reach_the_model(mcp_processes: McpProcesses, tmp_path: Path, kind: str) -> None:
     result, expected = RESULTS[kind]
     server = odd(tmp_path, f"def result():\n    return json.loads({json.dumps(result)!r})\n")
-    house.build(server)
-    with house.scope() as scope, trio.fail_after(60):
+    mcp_processes.build(server)
+    with mcp_processes.scope() as scope, trio.fail_after(60):
         tool = direct_tool(view_of(scope, server), McpTool(name="x", input_schema={}))
-        told = await tool.run(house.root.actor, {})
+        told = await tool.run(mcp_processes.root.actor, {})
     assert expected in (told if isinstance(told, str) else json.dumps(told, default=str))
 
 
 @pytest.mark.parametrize(
     "error", [{"isError": True}, {"isError": True, "content": None}, {"isError": True, "content": []}]
 )
-async def test_an_error_without_words_is_one(house: House, tmp_path: Path, error: dict[str, Any]) -> None:
+async def test_an_error_without_words_is_one(
+    mcp_processes: McpProcesses, tmp_path: Path, error: dict[str, Any]
+) -> None:
     server = odd(tmp_path, f"def result():\n    return {error!r}\n")
-    house.build(server)
-    with house.scope() as scope, trio.fail_after(60):
+    mcp_processes.build(server)
+    with mcp_processes.scope() as scope, trio.fail_after(60):
         tool = direct_tool(view_of(scope, server), McpTool(name="x", input_schema={}))
         with pytest.raises(ToolFailed):
-            await tool.run(house.root.actor, {})
+            await tool.run(mcp_processes.root.actor, {})

@@ -13,7 +13,7 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from support.mcp_processes import House, scripted
+from support.mcp_processes import McpProcesses, scripted
 from support.messages import has_message, says
 from support.tool_families import context_of
 
@@ -440,13 +440,15 @@ def test_graphs_and_agents_without_servers_import_nothing_of_them(tmp_path: Any)
 
 async def test_a_call_leases_its_server_once_and_its_time_begins_when_the_server_is_there(tmp_path: Path) -> None:
     async with Root() as root:
-        house = House(root, tmp_path)
-        house.build(scripted("s", "--slow-start", "2.5", timeout_seconds=2), serving=True)
-        with house.scope() as scope:
-            view = ServerView(talk=ServersView(scope=scope, context=context_of({})), server=house.config.servers["s"])
+        mcp_processes = McpProcesses(root, tmp_path)
+        mcp_processes.build(scripted("s", "--slow-start", "2.5", timeout_seconds=2), serving=True)
+        with mcp_processes.scope() as scope:
+            view = ServerView(
+                talk=ServersView(scope=scope, context=context_of({})), server=mcp_processes.config.servers["s"]
+            )
             for _ in range(3):
                 await view.call(root.actor, "pid", {}, "s__pid")
             with pytest.raises(ToolFailed, match=says("work.mcp.tools.view.ServerView.call.2", seconds=2)):
                 await view.call(root.actor, "slow", {"seconds": 60}, "s__slow")
-        counted = house.servers.statistics()
+        counted = mcp_processes.servers.statistics()
     assert (counted.acquire_miss, counted.acquire_active_hit, counted.acquire_idle_hit) == (1, 3, 0)

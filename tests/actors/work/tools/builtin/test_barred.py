@@ -87,7 +87,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-class Desk:
+class BuiltinCalls:
     """Plays calls of built-in tools as a model's are played."""
 
     def __init__(self, me: Actor, project: Path) -> None:
@@ -111,8 +111,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(me: Actor, project: Path) -> Desk:
-    return Desk(me, project)
+def builtin_calls(me: Actor, project: Path) -> BuiltinCalls:
+    return BuiltinCalls(me, project)
 
 
 def test_every_built_in_tool_has_its_tries() -> None:
@@ -122,84 +122,91 @@ def test_every_built_in_tool_has_its_tries() -> None:
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("said_of", ["*", "fs_*", "fs_cat", "fs_read", "fs_grep"])
 @pytest.mark.parametrize("tool", TRIES)
-async def test_denied_files_are_in_no_output_of_any_built_in_tool(desk: Desk, tool: str, said_of: str) -> None:
-    permissions = desk.permissions({said_of: RULE}, yes=tool not in PROGRAMS)
+async def test_denied_files_are_in_no_output_of_any_built_in_tool(
+    builtin_calls: BuiltinCalls, tool: str, said_of: str
+) -> None:
+    permissions = builtin_calls.permissions({said_of: RULE}, yes=tool not in PROGRAMS)
     for arguments in TRIES[tool]:
-        text, _ = await desk(permissions, tool, **arguments)
+        text, _ = await builtin_calls(permissions, tool, **arguments)
         assert INSIDE not in text, arguments
         said = " ".join(str(value) for value in arguments.values())
         shown = [name for name in NAMES if name in text and name not in said]
         assert not shown, (arguments, text)
 
 
-async def test_without_the_rule_all_of_it_is_shown(desk: Desk) -> None:
+async def test_without_the_rule_all_of_it_is_shown(builtin_calls: BuiltinCalls) -> None:
     """The tries are good ones."""
-    free = desk.permissions({}, yes=True)
+    free = builtin_calls.permissions({}, yes=True)
     readers = ("fs_cat", "fs_read", "fs_ls", "fs_glob", "fs_grep", "fs_edit", "fs_patch", "execute_sql_code")
     for tool in (*readers, *PROGRAMS):
-        texts = [(await desk(free, tool, **arguments))[0] for arguments in TRIES[tool]]
+        texts = [(await builtin_calls(free, tool, **arguments))[0] for arguments in TRIES[tool]]
         assert any(INSIDE in text or "golden-key" in text for text in texts), tool
 
 
-async def test_what_is_not_denied_is_shown_as_before(desk: Desk) -> None:
-    permissions = desk.permissions({"fs_*": RULE})
-    assert await desk(permissions, "fs_ls") == ("plain.txt\nshop/\nsrc/", False)
-    assert set((await desk(permissions, "fs_glob", pattern="*"))[0].split("\n")) == {
+async def test_what_is_not_denied_is_shown_as_before(builtin_calls: BuiltinCalls) -> None:
+    permissions = builtin_calls.permissions({"fs_*": RULE})
+    assert await builtin_calls(permissions, "fs_ls") == ("plain.txt\nshop/\nsrc/", False)
+    assert set((await builtin_calls(permissions, "fs_glob", pattern="*"))[0].split("\n")) == {
         "plain.txt",
         "shop/list",
         "src/a.py",
     }
-    assert (await desk(permissions, "fs_grep", pattern="GOLDEN"))[0].split("\n") == [
+    assert (await builtin_calls(permissions, "fs_grep", pattern="GOLDEN"))[0].split("\n") == [
         "plain.txt:1:plain GOLDEN",
         "shop/list:1:plain GOLDEN",
         "src/a.py:1:plain GOLDEN",
     ]
-    assert await desk(permissions, "fs_cat", path="src/a.py") == ("plain GOLDEN\n", False)
+    assert await builtin_calls(permissions, "fs_cat", path="src/a.py") == ("plain GOLDEN\n", False)
 
 
-async def test_denied_files_take_no_place_among_the_hits(desk: Desk) -> None:
-    (desk.project / "secrets" / "many").write_text("plain GOLDEN\n" * 500)
-    text, _ = await desk(desk.permissions({"fs_*": RULE}), "fs_grep", pattern="plain")
+async def test_denied_files_take_no_place_among_the_hits(builtin_calls: BuiltinCalls) -> None:
+    (builtin_calls.project / "secrets" / "many").write_text("plain GOLDEN\n" * 500)
+    text, _ = await builtin_calls(builtin_calls.permissions({"fs_*": RULE}), "fs_grep", pattern="plain")
     assert text.count("\n") == 2
     assert "[cut" not in text
 
 
-async def test_what_must_be_asked_for_is_left_out_of_what_was_not_asked_for(desk: Desk) -> None:
+async def test_what_must_be_asked_for_is_left_out_of_what_was_not_asked_for(builtin_calls: BuiltinCalls) -> None:
     rules = {"fs_grep": PermissionRule(ask=("secrets/*",))}
-    text, failed = await desk(desk.permissions(rules), "fs_grep", pattern="GOLDEN")
+    text, failed = await builtin_calls(builtin_calls.permissions(rules), "fs_grep", pattern="GOLDEN")
     assert "plain.txt" in text
     assert "golden-key" not in text
     assert not failed
     assert has_message(
-        (await desk(desk.permissions(rules), "fs_grep", pattern=".", path="secrets"))[0],
+        (await builtin_calls(builtin_calls.permissions(rules), "fs_grep", pattern=".", path="secrets"))[0],
         "work.tools.permissions.Permissions._ask",
     )
-    assert "golden-key" in (await desk(desk.permissions(rules, yes=True), "fs_grep", pattern="GOLDEN"))[0]
+    assert (
+        "golden-key"
+        in (await builtin_calls(builtin_calls.permissions(rules, yes=True), "fs_grep", pattern="GOLDEN"))[0]
+    )
 
 
-async def test_what_is_allowed_below_what_is_denied_is_found(desk: Desk) -> None:
-    (desk.project / "secrets" / "pub").mkdir()
-    (desk.project / "secrets" / "pub" / "x").write_text("plain GOLDEN\n")
+async def test_what_is_allowed_below_what_is_denied_is_found(builtin_calls: BuiltinCalls) -> None:
+    (builtin_calls.project / "secrets" / "pub").mkdir()
+    (builtin_calls.project / "secrets" / "pub" / "x").write_text("plain GOLDEN\n")
     rules = {"fs_grep": PermissionRule(deny=("secrets/*",), allow=("secrets/pub/*",))}
-    text, _ = await desk(desk.permissions(rules), "fs_grep", pattern="GOLDEN")
+    text, _ = await builtin_calls(builtin_calls.permissions(rules), "fs_grep", pattern="GOLDEN")
     assert "secrets/pub/x" in text
     assert "golden-key" not in text
 
 
-async def test_a_directory_with_something_denied_in_it_is_not_removed(desk: Desk) -> None:
-    (desk.project / "attic").mkdir()
-    (desk.project / "attic" / "keep").write_text("x")
-    permissions = desk.permissions({"fs_rm": PermissionRule(allow=("*",), deny=("attic/keep", "shop/golden.db"))})
+async def test_a_directory_with_something_denied_in_it_is_not_removed(builtin_calls: BuiltinCalls) -> None:
+    (builtin_calls.project / "attic").mkdir()
+    (builtin_calls.project / "attic" / "keep").write_text("x")
+    permissions = builtin_calls.permissions(
+        {"fs_rm": PermissionRule(allow=("*",), deny=("attic/keep", "shop/golden.db"))}
+    )
     for name in ("attic", "shop", "./shop/"):
-        text, failed = await desk(permissions, "fs_rm", path=name)
+        text, failed = await builtin_calls(permissions, "fs_rm", path=name)
         assert failed
         assert has_message(text, "work.tools.builtin.writing._remove.2")
-    assert (desk.project / "attic" / "keep").exists()
-    assert (await desk(permissions, "fs_rm", path="src"))[1] is False
+    assert (builtin_calls.project / "attic" / "keep").exists()
+    assert (await builtin_calls(permissions, "fs_rm", path="src"))[1] is False
 
 
-async def test_a_hint_names_nothing_that_is_denied(desk: Desk) -> None:
-    text, _ = await desk(desk.permissions({"fs_*": RULE}), "fs_cat", path="golden.en")
+async def test_a_hint_names_nothing_that_is_denied(builtin_calls: BuiltinCalls) -> None:
+    text, _ = await builtin_calls(builtin_calls.permissions({"fs_*": RULE}), "fs_cat", path="golden.en")
     assert has_message(text, "work.tools.builtin.allowed_paths._words")
     assert "golden.env" not in text
 
@@ -221,7 +228,9 @@ class Answers:
         pass
 
 
-async def test_what_is_written_is_what_a_person_was_asked_about(desk: Desk, root: Root, project: Path) -> None:
+async def test_what_is_written_is_what_a_person_was_asked_about(
+    builtin_calls: BuiltinCalls, root: Root, project: Path
+) -> None:
     """A link that is put in the way while a person thinks leads to nothing."""
 
     def swap() -> None:
@@ -229,13 +238,15 @@ async def test_what_is_written_is_what_a_person_was_asked_about(desk: Desk, root
         (project / "src" / "a.py").symlink_to("../plain.txt")
 
     with root.questions.attach(Answers(root, swap)):
-        text, failed = await desk(desk.permissions({}), "fs_write", path="src/a.py", contents="EVIL")
+        text, failed = await builtin_calls(builtin_calls.permissions({}), "fs_write", path="src/a.py", contents="EVIL")
     assert failed
     assert has_message(text, "work.tools.builtin.allowed_paths.AllowedPaths.find.7")
     assert (project / "plain.txt").read_text() == "plain GOLDEN\n"
 
 
-async def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(desk: Desk, root: Root, project: Path) -> None:
+async def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(
+    builtin_calls: BuiltinCalls, root: Root, project: Path
+) -> None:
     def swap() -> None:
         (project / "src").rename(project / "src2")
         (project / "src").symlink_to("secrets")
@@ -243,7 +254,7 @@ async def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(desk: D
     rules = {"fs_*": RULE, "fs_write": "ask", "fs_rm": "ask"}
     for tool, more in (("fs_write", {"path": "src/new", "contents": "EVIL"}), ("fs_rm", {"path": "src/golden-key"})):
         with root.questions.attach(Answers(root, swap)):
-            text, failed = await desk(desk.permissions(rules), tool, **more)
+            text, failed = await builtin_calls(builtin_calls.permissions(rules), tool, **more)
         assert failed
         assert has_message(text, "work.tools.builtin.allowed_paths.AllowedPaths.find.7")
         (project / "src").unlink()
@@ -251,11 +262,11 @@ async def test_a_directory_that_becomes_a_link_meanwhile_is_not_followed(desk: D
     assert [path.name for path in (project / "secrets").iterdir()] == ["golden-key"]
 
 
-async def test_without_rules_links_inside_are_followed(desk: Desk) -> None:
-    assert (await desk(desk.permissions({}), "fs_cat", path="to-env"))[0] == f"{INSIDE}\n"
+async def test_without_rules_links_inside_are_followed(builtin_calls: BuiltinCalls) -> None:
+    assert (await builtin_calls(builtin_calls.permissions({}), "fs_cat", path="to-env"))[0] == f"{INSIDE}\n"
 
 
-async def test_a_race_of_swapped_links_never_reads_what_is_denied(desk: Desk, project: Path) -> None:
+async def test_a_race_of_swapped_links_never_reads_what_is_denied(builtin_calls: BuiltinCalls, project: Path) -> None:
     """A link leads to an allowed and to a denied directory in turn, as fast as a thread can make it."""
     (project / "src" / "open").mkdir()
     (project / "src" / "open" / "golden-key").write_text("mine")
@@ -271,11 +282,11 @@ async def test_a_race_of_swapped_links_never_reads_what_is_denied(desk: Desk, pr
 
     thread = threading.Thread(target=swapping)
     thread.start()
-    rules = desk.permissions({"fs_*": PermissionRule(allow=("src/*",), deny=("secrets/*",))})
+    rules = builtin_calls.permissions({"fs_*": PermissionRule(allow=("src/*",), deny=("secrets/*",))})
     try:
-        told = [await desk(rules, "fs_cat", path="src/d/golden-key") for _ in range(100)]
-        told += [await desk(rules, "fs_ls", path="src/d") for _ in range(100)]
-        told += [await desk(rules, "fs_write", path="src/d/golden-key", contents="EVIL") for _ in range(50)]
+        told = [await builtin_calls(rules, "fs_cat", path="src/d/golden-key") for _ in range(100)]
+        told += [await builtin_calls(rules, "fs_ls", path="src/d") for _ in range(100)]
+        told += [await builtin_calls(rules, "fs_write", path="src/d/golden-key", contents="EVIL") for _ in range(50)]
     finally:
         over.set()
         thread.join()

@@ -19,7 +19,7 @@ from callboard.protocol.errors import ActorFailed
 from callboard.supervisors import Actor, Root
 
 
-class Stage:
+class ToolCaller:
     """Calls tools as runs do.
 
     Attributes:
@@ -69,9 +69,9 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    """See `Stage`."""
+async def tool_caller(tmp_path: Path) -> AsyncIterator[ToolCaller]:
+    """See `ToolCaller`."""
     project = (tmp_path / "project").resolve()
     project.mkdir()
     async with Root() as root:
-        yield Stage(project, tmp_path / "state", root)
+        yield ToolCaller(project, tmp_path / "state", root)

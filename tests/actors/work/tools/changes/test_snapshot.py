@@ -7,28 +7,29 @@ import pytest
 from callboard.protocol.errors import ToolFailed
 from callboard.protocol.events import Event, FileChanged
 
-from .conftest import Stage
+from .conftest import ToolCaller
 
 A = "run-aaaa"
 
 
-async def test_each_change_is_told_with_its_lines(stage: Stage) -> None:
+async def test_each_change_is_told_with_its_lines(tool_caller: ToolCaller) -> None:
     events: list[Event] = []
-    (stage.project / "x").write_bytes(b"one\ntwo\n")
-    (stage.project / "d" / "e").mkdir(parents=True)
-    (stage.project / "d" / "e" / "f").write_text("f\n")
-    (stage.project / "bin").write_bytes(b"\0")
-    with stage.root.bus.listen(events.append):
-        await stage(A, "fs_patch", path="x", contents="@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
-        await stage(A, "fs_write", path="new", contents="1\n2\n3")
-        await stage(A, "fs_write", path="bin", contents="text")
-        await stage(A, "fs_mkdir", path="m/n")
-        await stage(A, "fs_mkdir", path="m/n")
-        await stage(A, "fs_rm", path="d")
-        await stage(A, "fs_rm", path="x")
+    (tool_caller.project / "x").write_bytes(b"one\ntwo\n")
+    (tool_caller.project / "d" / "e").mkdir(parents=True)
+    (tool_caller.project / "d" / "e" / "f").write_text("f\n")
+    (tool_caller.project / "bin").write_bytes(b"\0")
+    with tool_caller.root.bus.listen(events.append):
+        await tool_caller(A, "fs_patch", path="x", contents="@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
+        await tool_caller(A, "fs_write", path="new", contents="1\n2\n3")
+        await tool_caller(A, "fs_write", path="bin", contents="text")
+        await tool_caller(A, "fs_mkdir", path="m/n")
+        await tool_caller(A, "fs_mkdir", path="m/n")
+        await tool_caller(A, "fs_rm", path="d")
+        await tool_caller(A, "fs_rm", path="x")
     found = [event.data for event in events if isinstance(event.data, FileChanged)]
     told = [
-        (data.tool, data.path.removeprefix(f"{stage.project}/"), data.how, data.added, data.removed) for data in found
+        (data.tool, data.path.removeprefix(f"{tool_caller.project}/"), data.how, data.added, data.removed)
+        for data in found
     ]
     assert told == [
         ("fs_patch", "x", "changed", 1, 1),
@@ -40,16 +41,16 @@ async def test_each_change_is_told_with_its_lines(stage: Stage) -> None:
     ]
 
 
-async def test_what_was_changed_is_told_as_a_diff_unless_it_may_not_be_shown(stage: Stage) -> None:
+async def test_what_was_changed_is_told_as_a_diff_unless_it_may_not_be_shown(tool_caller: ToolCaller) -> None:
     events: list[Event] = []
-    (stage.project / "x").write_bytes(b"one\ntwo\n")
-    (stage.project / "large").write_bytes(b"x\n" * 600_000)
-    with stage.root.bus.listen(events.append):
-        await stage(A, "fs_patch", path="x", contents="@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
-        await stage(A, "fs_write", path="large", contents="y\n")
-        await stage(A, "fs_write", path="long", contents="z\n" * 5_000)
-        await stage(A, "fs_write", path="bin", contents="a\0b")
-        await stage(A, "fs_rm", path="x")
+    (tool_caller.project / "x").write_bytes(b"one\ntwo\n")
+    (tool_caller.project / "large").write_bytes(b"x\n" * 600_000)
+    with tool_caller.root.bus.listen(events.append):
+        await tool_caller(A, "fs_patch", path="x", contents="@@ -1,2 +1,2 @@\n one\n-two\n+2\n")
+        await tool_caller(A, "fs_write", path="large", contents="y\n")
+        await tool_caller(A, "fs_write", path="long", contents="z\n" * 5_000)
+        await tool_caller(A, "fs_write", path="bin", contents="a\0b")
+        await tool_caller(A, "fs_rm", path="x")
     found = [event.data.diff for event in events if isinstance(event.data, FileChanged)]
     assert found[0] == "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
     assert found[1] == ""
@@ -59,15 +60,15 @@ async def test_what_was_changed_is_told_as_a_diff_unless_it_may_not_be_shown(sta
     assert found[4] == "--- a/x\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-one\n-2\n"
 
 
-async def test_a_call_that_failed_has_changed_nothing(stage: Stage) -> None:
+async def test_a_call_that_failed_has_changed_nothing(tool_caller: ToolCaller) -> None:
     events: list[Event] = []
-    (stage.project / "d").mkdir()
-    with stage.root.bus.listen(events.append):
+    (tool_caller.project / "d").mkdir()
+    with tool_caller.root.bus.listen(events.append):
         for tool, arguments in (
             ("fs_write", {"path": "d", "contents": "1"}),
             ("fs_patch", {"path": "x", "contents": "@@ -1 +1 @@\n-a\n+b\n"}),
             ("fs_rm", {"path": "nothing"}),
         ):
             with pytest.raises(ToolFailed):
-                await stage(A, tool, **arguments)
+                await tool_caller(A, tool, **arguments)
     assert not [event for event in events if isinstance(event.data, FileChanged)]

@@ -28,7 +28,7 @@ from callboard.actors.work.tools.changes.store import (
     sha_of,
 )
 
-from .conftest import Stage
+from .conftest import ToolCaller
 
 A, B = "run-aaaa", "run-bbbb"
 
@@ -143,62 +143,64 @@ def test_contents_go_with_the_last_run_that_has_them(tmp_path: Path) -> None:
 
 
 async def test_a_disk_that_takes_nothing_does_not_keep_a_file_from_being_written(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    tool_caller: ToolCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (stage.project / "x").write_text("0")
+    (tool_caller.project / "x").write_text("0")
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "write_whole", full)
-        await stage(A, "fs_write", path="x", contents="1")
-    assert (stage.project / "x").read_text() == "1"
-    (changed,) = stage.changed(A)
+        await tool_caller(A, "fs_write", path="x", contents="1")
+    assert (tool_caller.project / "x").read_text() == "1"
+    (changed,) = tool_caller.changed(A)
     assert changed.note == "its earlier content is not stored: the content could not be stored: No space left on device"
-    assert "No space left" in stage.left(await stage.restore(A))["x"]
-    assert (stage.project / "x").read_text() == "1"
+    assert "No space left" in tool_caller.left(await tool_caller.restore(A))["x"]
+    assert (tool_caller.project / "x").read_text() == "1"
 
 
 async def test_a_state_directory_that_can_not_be_made_does_not_either(
-    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tool_caller: ToolCaller, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "state").write_text("a file stands where the directory would be")
-    await stage(A, "fs_write", path="x", contents="1")
-    await stage(A, "fs_rm", path="x")
-    assert not (stage.project / "x").exists()
-    assert (await stage.restore(A)).restored == []
+    await tool_caller(A, "fs_write", path="x", contents="1")
+    await tool_caller(A, "fs_rm", path="x")
+    assert not (tool_caller.project / "x").exists()
+    assert (await tool_caller.restore(A)).restored == []
     assert f"file changes of {A} are not recorded" in caplog.text
 
 
 async def test_another_process_that_holds_the_lock_does_not_either(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    tool_caller: ToolCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stage(A, "fs_write", path="x", contents="1")
+    await tool_caller(A, "fs_write", path="x", contents="1")
     monkeypatch.setattr(store, "LOCKED_FOR", 0.05)
-    descriptor = os.open(stage.store.directory, os.O_RDONLY)
+    descriptor = os.open(tool_caller.store.directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        await stage(A, "fs_write", path="y", contents="1")
+        await tool_caller(A, "fs_write", path="y", contents="1")
     finally:
         os.close(descriptor)
-    assert (stage.project / "y").read_text() == "1"
-    assert [Path(each.path).name for each in stage.changed(A)] == ["x"]
+    assert (tool_caller.project / "y").read_text() == "1"
+    assert [Path(each.path).name for each in tool_caller.changed(A)] == ["x"]
 
 
-async def test_what_is_too_large_is_not_kept_and_that_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    (stage.project / "x").write_text("x" * 2000)
-    (stage.project / "dir").mkdir()
-    (stage.project / "dir" / "y").write_text("y" * 2000)
-    (stage.project / "dir" / "z").write_text("z" * 2000)
-    monkeypatch.setattr(stage.store, "most_of_one", 1000)
+async def test_what_is_too_large_is_not_kept_and_that_is_said(
+    tool_caller: ToolCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tool_caller.project / "x").write_text("x" * 2000)
+    (tool_caller.project / "dir").mkdir()
+    (tool_caller.project / "dir" / "y").write_text("y" * 2000)
+    (tool_caller.project / "dir" / "z").write_text("z" * 2000)
+    monkeypatch.setattr(tool_caller.store, "most_of_one", 1000)
     monkeypatch.setattr(snapshot, "MOST_OF_TREE", 3000)
-    await stage(A, "fs_write", path="x", contents="1")
-    await stage(A, "fs_rm", path="dir")
-    left = stage.left(await stage.restore(A))
+    await tool_caller(A, "fs_write", path="x", contents="1")
+    await tool_caller(A, "fs_rm", path="dir")
+    left = tool_caller.left(await tool_caller.restore(A))
     assert has_message(left["x"], "work.tools.changes.snapshot._lost.2", size=2000)
     assert has_message(left["dir"], "work.tools.changes.snapshot._too_much.2")
-    assert not list(stage.store.directory.rglob("blobs/*"))
+    assert not list(tool_caller.store.directory.rglob("blobs/*"))
 
 
 KILLED = """
@@ -229,13 +231,15 @@ trio.run(main)
 
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_process_that_is_killed_in_the_middle_leaves_a_file_that_can_be_taken_back(
-    stage: Stage, when: str
+    tool_caller: ToolCaller, when: str
 ) -> None:
-    (stage.project / "x").write_text("old")
+    (tool_caller.project / "x").write_text("old")
     ended = subprocess.run(
-        [sys.executable, "-c", KILLED, str(stage.project), when], env={**os.environ, **stage.environ}, check=False
+        [sys.executable, "-c", KILLED, str(tool_caller.project), when],
+        env={**os.environ, **tool_caller.environ},
+        check=False,
     )
     assert ended.returncode == -signal.SIGKILL
-    assert (stage.project / "x").read_text() == ("old" if when == "before" else "new")
-    assert (await stage.restore(A)).left == []
-    assert (stage.project / "x").read_text() == "old"
+    assert (tool_caller.project / "x").read_text() == ("old" if when == "before" else "new")
+    assert (await tool_caller.restore(A)).left == []
+    assert (tool_caller.project / "x").read_text() == "old"
