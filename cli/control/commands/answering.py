@@ -220,7 +220,11 @@ class Stopped:
 
 
 def stop_targets(where: Where, targets: Sequence[str], *, as_json: bool) -> str:
-    """Cancel runs or actors; return the text for stdout."""
+    """Cancel runs or actors on the server; return the text for stdout. A word with a slash is the path of an actor.
+
+    Raises:
+        CallboardError: there is no server, or it refuses; targets before the refused one are cancelled.
+    """
 
     async def stop(client: ControlClient) -> list[Stopped]:
         return [
