@@ -391,7 +391,7 @@ class Chat:
     def outlive(self, run: str, over: trio.Event, store_results: Callable[[], Awaitable[None]]) -> None:
         """Take over a run whose client is gone. Does not block.
 
-        A new actor waits for `over`, calls `store_results`, and notifies the watchers.
+        A new actor waits for `over` and calls `store_results`. It notifies the watchers unless a later run has begun.
         """
 
         async def wait(_: Actor) -> None:
