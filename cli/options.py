@@ -98,8 +98,9 @@ model = click.option(
     "--model",
     metavar="MODEL",
     shell_complete=complete_model,
-    help="Use this model (client:model) instead of the models of config.yaml and of the file; a node's own "
-    "model still applies. Of several, separated by commas, the first that answers.",
+    help="Use this model (client:model) instead of the models of config.yaml and of the file. It has no "
+    "effect on nodes that name their own model, as agent nodes of DevAll workflows do. Of several, separated by "
+    "commas, the first that answers.",
 )
 variables = click.option(
     "--var", "variables", metavar="NAME=VALUE", multiple=True, help="Set a variable of the agent; repeatable."

@@ -107,7 +107,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="run", omit_defa
         typed: the part of `prompt` that the user has typed, if another part came through a pipe or from a file; None
             for all of it. Labels (docs/security.md) treat only these words as the user's own.
         model: `client:model`, or several separated by commas. It takes precedence over the models of the settings and
-            of the files of agents and graphs; a node's own model takes precedence over it.
+            of the files of agents and graphs. It has no effect on nodes that name their own model, as agent nodes of
+            DevAll workflows do.
         variables: values of the agent's variables; for a workflow, values of `${NAME}`.
         state: replaces keys of a graph's `initial_state`; JSON values.
         answers: answers to questions: a list used in order, or a mapping of node ids to an answer or a list of answers;

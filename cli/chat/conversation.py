@@ -180,7 +180,10 @@ class ChatConversation:
     # --- connection ------------------------------------------------------------------------------------------
 
     def disconnected(self, why: str) -> None:
-        """Handle a lost connection. Lines typed meanwhile wait for the next connection."""
+        """Fail pending requests and stop the replay, because the connection is lost for the reason `why`.
+
+        Lines that are typed now wait for the next connection.
+        """
         self._client.lose(why)
         self._following.lose()
         if self._opened.is_set() and not self._left:
@@ -188,7 +191,7 @@ class ChatConversation:
             self._seen.print(f"{why}; reconnecting, your input is sent afterwards", "warning")
 
     def connected(self) -> None:
-        """Handle a restored connection."""
+        """Begin to replay missed messages over a restored connection, if the chat was open."""
         self._client.regain()
         if self._opened.is_set():
             self._begin(self._resume())
@@ -230,7 +233,7 @@ class ChatConversation:
         return bool(self._lines) or self._seen.at_work
 
     def entered(self, shown: str, text: str) -> None:
-        """Echo a line and send it."""
+        """Echo a line as `shown`, and send `text` once the chat is open and connected. Does not block."""
         self._seen.write_line(shown)
         self._begin(self._send(self._lines.add(text)))
 

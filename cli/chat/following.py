@@ -53,7 +53,7 @@ class Following:
     # --- runs -----------------------------------------------------------------------------------------------
 
     def begin(self, run: str) -> None:
-        """Display a run from now on."""
+        """Display a run from now on; subscribe to its events unless they were read ahead."""
         story = self._ahead.pop(run, None)
         self._seen.begin(run, story)
         if story is None:
@@ -62,7 +62,7 @@ class Following:
             self._seen.ended.append(run)
 
     def lose(self) -> None:
-        """Handle a lost connection; the next replay first completes the runs on the screen."""
+        """Stop the replay of a lost connection; the next replay first completes the runs on the screen."""
         self.stop()
         self._lost = True
 
@@ -75,7 +75,7 @@ class Following:
             await self._client.ask("_run/unsubscribe", method_structs.Unsubscribed, subscription=each)
 
     def event(self, told: method_structs.RunEvent) -> None:
-        """Process an event of a run. Events that were already displayed are skipped by their number."""
+        """Add an event to the display of its run. Skip events of other runs, and those displayed already."""
         story = self._story(told.run)
         event = decode(bytes(told.event)) if story is not None else None
         if story is not None and event is not None and event.seq > story.seq:
@@ -83,7 +83,7 @@ class Following:
             story.see(event)
 
     def ended(self, told: method_structs.RunEnded) -> None:
-        """Handle the end of a run's events."""
+        """Mark a run as ended: the server sends no more events of it."""
         self._over(told.run)
 
     def lagged(self, told: method_structs.RunLagged) -> None:

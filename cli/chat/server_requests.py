@@ -146,7 +146,7 @@ class PersonAsked:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def asked(self, told: QuestionNotice) -> None:
-        """Handle a question of an agent."""
+        """Put an agent's question on the screen, once. That of a run not known to be the chat's waits for `began`."""
         question = told.question
         if question.id in self._open or question.id in self._given:
             return
@@ -164,12 +164,12 @@ class PersonAsked:
         asking = self._open[question.id] = self._put(question, who or "the agent", answered)
 
     def began(self, run: str) -> None:
-        """Handle the start of a run of this chat. Its questions may have arrived before `_chat/began`."""
+        """Put the questions of this run on the screen that have arrived before `_chat/began`."""
         for id in [id for id, told in self._early.items() if told.question.run == run]:
             self.asked(self._early.pop(id))
 
     def closed(self, told: method_structs.Closed) -> None:
-        """Handle a question that was answered elsewhere or withdrawn."""
+        """Remove a question that was answered elsewhere or withdrawn, and print who closed it."""
         self._early.pop(told.question, None)
         asking = self._open.pop(told.question, None)
         if asking is not None:

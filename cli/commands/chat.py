@@ -13,7 +13,12 @@ from .. import options
 @click.command("chat", short_help="Chat at the terminal, with an agent or a model.")
 @click.argument("agent", required=False, shell_complete=options.complete_agent)
 @click.option(
-    "-m", "--model", metavar="CLIENT:MODEL", shell_complete=options.complete_model, help="Answer with this model."
+    "-m",
+    "--model",
+    metavar="CLIENT:MODEL",
+    shell_complete=options.complete_model,
+    help="Answer with this model. It has no effect on nodes that name their own model, as agent nodes of DevAll "
+    "workflows do. Of several, separated by commas, the first that answers.",
 )
 @click.option(
     "-s",

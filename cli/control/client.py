@@ -272,7 +272,7 @@ async def runs_of(client: ControlClient, *, status: str | None = None, most: int
 
 
 def beginning(word: str, ids: Iterable[str], kind: str) -> list[str]:
-    """Return the id that equals `word`; otherwise all ids that begin with it, with or without the prefix `KIND-`."""
+    """Return the id that equals `word`, if there is one; else all that begin with `word` or `KIND-word`."""
     known = list(ids)
     return [id for id in known if id == word] or [id for id in known if id.startswith((word, f"{kind}-{word}"))]
 

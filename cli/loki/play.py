@@ -252,7 +252,7 @@ def _install(given: Given) -> Ended:
 
 
 def _unasked(said: list[str]) -> list[str]:
-    """Return `--yes` if there is no terminal for questions: Loki's scripts do not ask either."""
+    """Return `["--yes"]` if `said` is empty and there is no terminal for questions: Loki's scripts do not ask."""
     from ..frame import person_at_terminal  # imports trio, which the first prompt of a chat does not need
 
     return [] if said or person_at_terminal(no_input=False) else ["--yes"]

@@ -189,7 +189,7 @@ def test_a_chat_at_a_terminal(qa_home: QaHome) -> None:
         terminal.line(".vault add TYPED")
         terminal.shows("hidden")
         terminal.choose(TYPED + ENTER)
-        terminal.shows("TYPED is kept")
+        terminal.shows("TYPED is stored")
         chat.say(".vault list", "TYPED")
         assert PLANTED.found(terminal.raw) == []
         # from here on the person sees, and types, what is theirs

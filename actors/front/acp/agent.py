@@ -614,7 +614,7 @@ class AcpSession:
             self.prompting.cancel()
 
     def was_cancelled(self, prompt: Prompt) -> bool:
-        """Return True if this prompt, which begins now, was cancelled before."""
+        """Return True if this prompt was cancelled before it began. Call it once, when the prompt begins."""
         # Identity, because two prompts of a client may be equal.
         self.arrived = [each for each in self.arrived if each is not prompt]
         left = [each for each in self._cancelled if each is not prompt]
@@ -623,7 +623,7 @@ class AcpSession:
         return cancelled
 
     def state(self, root: Root) -> dict[str, Json]:
-        """Return the current and possible settings."""
+        """Return the current mode, the possible modes, and the options, for the reply that opens a session."""
         modes = [{"id": id, "name": name} for id, name in MODES.items()]
         return {"modes": {"currentModeId": self.mode, "availableModes": modes}, "configOptions": self.options(root)}
 

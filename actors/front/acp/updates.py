@@ -173,13 +173,13 @@ def replay(session: Session) -> Iterator[Update]:
 
 
 class TodoPlan:
-    """Todo list of the agent, reconstructed from its calls."""
+    """Todo list of the agent, reconstructed from its `todo__*` calls."""
 
     def __init__(self) -> None:
         self._items: dict[int, tuple[str, bool]] = {}
 
     def change(self, tool: str, arguments: Json) -> bool:
-        """Apply a call; return True if it changed the list."""
+        """Apply a call of a todo tool; return False for any other tool, and for an item that does not exist."""
         given = arguments if isinstance(arguments, dict) else {}
         if tool in ("todo__init", "todo__clear"):
             self._items = {}
@@ -199,7 +199,7 @@ class TodoPlan:
 
     @property
     def entries(self) -> list[Update]:
-        """ACP's plan entries; the first open one is in progress."""
+        """Entries of an ACP plan, in the order of the list; the first open one has the status `in_progress`."""
         at = next((id for id, (_, done) in self._items.items() if not done), None)
         return [
             {

@@ -158,17 +158,17 @@ class Chat:
 
     @property
     def role(self) -> str | None:
-        """Name of the current role; None in an agent."""
+        """Name of the current role; None without a named role, and in an agent."""
         return name_of(self.place.session) if self.agent is None else None
 
     @property
     def role_prompt(self) -> str | None:
-        """Text of a role without a name; None in an agent."""
+        """Text of a role without a name (`.prompt`); None if there is none, and in an agent."""
         return prompt_of(self.place.session) if self.agent is None else None
 
     @property
     def has_role(self) -> bool:
-        """True if a role is active."""
+        """True if a role is active, with or without a name."""
         return self.role is not None or self.role_prompt is not None
 
     @property
@@ -178,22 +178,28 @@ class Chat:
 
     @property
     def settings(self) -> Settings:
-        """Settings of the root with the chat's changes."""
+        """Settings of the root, overridden by the values that `.set` has stored for the chat (`own`)."""
         return applied(self.hub.root.settings, self.own)
 
     @property
     def busy(self) -> bool:
-        """True while a line is being executed."""
+        """True during a block of `taken`. A command in `looking`, and a run that outlives its line, do not count."""
         return self._scope is not None
 
     @property
     def answering(self) -> str | None:
-        """Run that receives further prompts; None for an interrupted run, even before its end."""
+        """Run that receives further prompts: the run under way, else the attached one; None after an interrupt, even
+        before the run has ended.
+        """
         return None if self._interrupted else self.run or self.attached
 
     @property
     def model_in_use(self) -> str:
-        """Model for the next prompt; "" if none is configured."""
+        """Model for the next prompt; "" if none is configured.
+
+        The first that is set: of the session, of the agent's or role's file, of the chat, of config.yaml, of a usable
+        client.
+        """
         found = self.place.session.model or self.model_of_files or self.model or self.hub.root.settings.model
         if found:
             return str(found)
@@ -224,7 +230,9 @@ class Chat:
             return None
 
     def value_of(self, key: str) -> Value:
-        """Return the effective value of a key of `.set`, wherever it is set; None for none."""
+        """Return the effective value of a key of `.set`: that of the conversation, else of the settings; None without
+        either.
+        """
         if KEYS[key].session:
             value: Value = getattr(self.place.session, key)
             if value is not None:
@@ -237,7 +245,7 @@ class Chat:
 
     @property
     def subject(self) -> str | None:
-        """Title of the session, else of the chat."""
+        """Title of the session, else of the chat; None without either."""
         return (self.session.session.title if self.session is not None else None) or self.title
 
     def info(self) -> frames.ChatInfo:
@@ -289,7 +297,7 @@ class Chat:
 
     @contextmanager
     def taken(self, caller: Caller) -> Iterator[trio.CancelScope]:
-        """Mark this caller's line as the only one executed during the block.
+        """Mark this caller's line as the only one executed during the block; yield the scope that an interrupt cancels.
 
         Raises:
             Conflict: a run is answering, or the chat was closed.
@@ -344,7 +352,7 @@ class Chat:
             raise Conflict("this chat was closed")
 
     def close(self) -> None:
-        """Close the chat and cancel its work; waiting lines fail with `Conflict`."""
+        """Close the chat, cancel its lines and its run, and call `on_close`; waiting lines fail with `Conflict`."""
         # Without `keep`, the run that is cancelled below does not outlive its line.
         self.closed, self.keep = True, False
         self._moved.unpark_all()
@@ -361,7 +369,10 @@ class Chat:
         return self._interrupted or (self._within is not None and self._within.interrupted)
 
     def interrupt(self) -> bool:
-        """Cancel all unfinished lines; returns False if there are none. Messages up to then are stored."""
+        """Cancel the lines that have begun, and withdraw those that wait; return False if there are none.
+
+        Does not wait until they have ended. Messages up to then are stored.
+        """
         # Both calls must run, so the result of the first is stored and `or` follows the second.
         begun = self._cancel()
         return self.order.withdraw() or begun
@@ -378,7 +389,10 @@ class Chat:
         return at_work or bool(self._looking)
 
     def outlive(self, run: str, over: trio.Event, store_results: Callable[[], Awaitable[None]]) -> None:
-        """Take over a run whose requester is gone; call `store_results` when the run is over."""
+        """Take over a run whose client is gone. Does not block.
+
+        A new actor waits for `over` and calls `store_results`. It notifies the watchers unless a later run has begun.
+        """
 
         async def wait(_: Actor) -> None:
             await over.wait()
@@ -391,7 +405,7 @@ class Chat:
         self.hub.root.kernel.spawn(wait, name="chat-run", link=False)
 
     def outlived(self) -> None:
-        """Forget a run that has ended after its requester had left."""
+        """Forget the run of a client that is gone, because it has ended, and wake the waiting lines."""
         self.run = self._caller = None
         self._moved.unpark_all()
         if self._within is not None:
@@ -403,12 +417,12 @@ class Chat:
         return self.keep or (self._within is not None and self._within.goes_on)
 
     def begun(self, run: str) -> None:
-        """Record the start of a run."""
+        """Record a run as the last and the answering one, and wake the waiting lines."""
         self.last_run = run
         self.answered_by(run)
 
     def over(self) -> None:
-        """Record the end of the run."""
+        """Record the end of the run with its time, and wake the waiting lines."""
         self.touched = time.monotonic()
         self.answered_by(None)
 
@@ -444,14 +458,17 @@ class Chat:
         return fresh
 
     def add_cost(self, cost: float, *, priced: bool) -> None:
-        """Add the cost of a run in USD."""
+        """Add the cost of a run in USD, for a macro also to its chat; `priced` is False if a price was missing."""
         self.cost += cost
         self.priced = self.priced and priced
         if self._within is not None:
             self._within.add_cost(cost, priced=priced)
 
     def new_memory(self) -> None:
-        """Forget the conversation outside of sessions, with the settings of its role or agent."""
+        """Replace the conversation outside of sessions with an empty one of the same agent, without a role.
+
+        The last prompt and reply are forgotten, too.
+        """
         self.memory = ChatStorage.in_memory(None if self.loaded is None else agent_of(self.loaded))
         self.last_prompt = self.reply = None
 

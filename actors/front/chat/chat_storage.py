@@ -43,7 +43,7 @@ class PromptStart:
     Attributes:
         at: index of its first message.
         end: index after its last message once its run is over; `at` while the run has added nothing.
-        first: its first message.
+        first: its first message; None while the run has added nothing.
         run: id of the run that answered it.
     """
 
@@ -63,7 +63,7 @@ class PromptStart:
 
 
 def wish(session: Session, settings: Settings) -> bool | None:
-    """Return the `save_session` setting of a session or of the configuration; None means that the user is asked."""
+    """Return `save_session` of the session, else of config.yaml; None if neither has it, so that the user is asked."""
     found = session.save_session
     if found is None:
         found = settings.other.get("save_session")
@@ -228,7 +228,7 @@ class ChatStorage:
         return start
 
     def record_messages(self, start: PromptStart, at: int, count: int) -> None:
-        """Record that a prompt has added `count` messages from index `at`."""
+        """Record that a prompt has added `count` messages from index `at`, unless the session no longer has them."""
         messages = self.session.messages
         if count and at + count <= len(messages):
             start.at, start.end, start.first = at, at + count, messages[at]
@@ -255,7 +255,7 @@ class ChatStorage:
         return PromptStart(users[-1], len(messages), messages[users[-1]]) if users else None
 
     def last_exchange(self) -> list[Message]:
-        """Return the messages of the last exchange."""
+        """Return the messages of the last exchange; empty without any."""
         start = self.last()
         return [] if start is None else self.session.messages[start.at : start.end]
 
@@ -276,7 +276,7 @@ class ChatStorage:
         return start, taken
 
     async def put_back(self, hub: Hub, caller: Caller, start: PromptStart, taken: list[Message]) -> None:
-        """Insert a removed exchange at its old position."""
+        """Insert a removed exchange at its old position, or at the end of a session that has become shorter."""
         async with self.change(hub, caller) as session:
             at = min(start.at, len(session.messages))
             session.messages = [*session.messages[:at], *taken, *session.messages[at:]]

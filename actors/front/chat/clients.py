@@ -1,4 +1,4 @@
-"""Queue of frames for a connection that watches a chat.
+"""Clients of a chat: the sender of a line, watchers, and a backlog of output for late watchers.
 
 A chat never waits for a watcher. The unsent frames are counted in bytes: at most `MOST_BEHIND` per watcher, and
 `outbox.MOST_BYTES` for all unread output of an API key. A frame beyond either limit ends the watcher: its queue is
@@ -144,7 +144,9 @@ class _BacklogEntry(NamedTuple):
 
 
 class NotificationBacklog:
-    """Bounded buffer of a chat's output.
+    """Latest output of a chat, for clients that begin to watch it later.
+
+    It has at most `MOST` items and `MOST_TEXT` characters; beyond these, the oldest are dropped.
 
     Attributes:
         last: number of the newest output.

@@ -303,7 +303,7 @@ async def opened(chat: Chat, person: ClientPort, wanted: frames.OpenChat) -> lis
 
 
 def seen_again(chat: Chat) -> list[tuple[SaidKind, str]]:
-    """Return the output for a user who reopens a session with messages, if the chat is stored."""
+    """Return counts, last prompt and answer for a user who reopens a session; empty if the chat is not stored."""
     return last_exchange(chat) if chat.stores else []
 
 

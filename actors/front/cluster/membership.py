@@ -54,7 +54,7 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def called(self) -> str:
-        """Name of this machine."""
+        """Configured name of this machine, else its host name."""
         return self.name or socket.gethostname()
 
 

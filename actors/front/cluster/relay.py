@@ -154,7 +154,7 @@ def _away(worker: Reached, why: str) -> ClusterAway:
 
 
 async def tree(seat: ClusterMembership, run: str | None) -> list[ActorInfo]:
-    """Return the actors of a run, or of all runs on workers that can be reached."""
+    """Return the actors of a run, or of all runs. Workers that cannot be reached or refuse are omitted and logged."""
     params = msgspec.Raw(msgspec.json.encode({} if run is None else {"run": run}))
     found: list[ActorInfo] = []
     for worker in (await _workers(seat, run)).values():
@@ -168,7 +168,10 @@ async def tree(seat: ClusterMembership, run: str | None) -> list[ActorInfo]:
 
 
 async def follow_actors(seat: ClusterMembership, run: str | None, interval: float, take: TakeChanges) -> None:
-    """Pass the actors, then each change, to `take` until cancelled; adapts to workers that come and go."""
+    """Pass the actors, then each change, to `take` until cancelled.
+
+    The list of workers is read again every `LOOK_EVERY` seconds.
+    """
     there: dict[str, trio.CancelScope] = {}
     async with trio.open_nursery() as nursery:
         while True:

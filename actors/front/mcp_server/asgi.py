@@ -269,17 +269,17 @@ class _Pieces:
             self._news.set()
 
     def answer(self, message: bytes) -> None:
-        """Queue the last message."""
+        """Queue the last message, and end the queue."""
         self.waiting.append(message)
         self.end()
 
     def end(self) -> None:
-        """End the queue."""
+        """End the queue; `take` returns what it still contains."""
         self.over = True
         self._news.set()
 
     async def take(self) -> list[bytes]:
-        """Return the queued messages; none after a long silence."""
+        """Wait for messages and return all; an empty list at the end, or after `sse.PING_EVERY` seconds without one."""
         with trio.move_on_after(sse.PING_EVERY):
             await self._news.wait()
         self._news = trio.Event()

@@ -229,7 +229,7 @@ class McpToolCall:
             self._news.set()
 
     def cancel(self) -> None:
-        """Cancel the run."""
+        """Request the cancellation of the run, and return at once."""
         self._scope.cancel()
 
     async def news(self) -> None:

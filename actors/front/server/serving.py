@@ -151,7 +151,7 @@ class HttpServer:
         self._hung_up.set()
 
     async def last_words(self) -> None:
-        """Return when all followers have received the end of their runs, after `LAST_WORDS` seconds at most."""
+        """Wait until all followers have received the end of their runs, at most `LAST_WORDS` seconds."""
         with trio.move_on_after(LAST_WORDS):
             await _until(lambda: not self._being_told())
 

@@ -119,7 +119,7 @@ class Instruments:
         self._known: dict[str, set[str]] = {label: set() for label in _BOUNDED}
 
     def record(self, name: str, value: float, labels: Mapping[str, str], code: str = "") -> None:
-        """Record a value; `code` is the code of an error."""
+        """Record a value with its labels; `code`, if not empty, becomes the label `error.type`."""
         self._by_name[name].record(value, self.bounded({**labels, "error.type": code} if code else labels))
 
     def bounded(self, labels: Mapping[str, str]) -> dict[str, str]:
@@ -248,7 +248,7 @@ class RunSpans:
         )
 
     def hear(self, event: Event) -> None:
-        """Process an event of the run, after its first."""
+        """Open, complete or end the spans that an event of the run concerns. The constructor has its first event."""
         change = self._view.see(event)
         about = change.about
         if isinstance(event.data, ev.LlmEmbedding | ev.LlmRerank):
@@ -535,7 +535,7 @@ class Listener:
         return len(self._runs)
 
     def hear(self, event: Event) -> None:
-        """Process one event of any run, or of the kernel itself."""
+        """Pass an event of a run to its spans; measure the life of an MCP server by events of the kernel."""
         kind = type(event.data)
         if not event.run:
             self._of_kernel(event)

@@ -66,7 +66,7 @@ _COLUMNS = (
 
 
 def tokens(actor: ActorInfo) -> int:
-    """Return the input and output tokens of its models."""
+    """Return the sum of an actor's input and output tokens."""
     return actor.input_tokens + actor.output_tokens
 
 
@@ -113,12 +113,12 @@ class ActorTable:
         self._first = 0
 
     def take(self, actors: dict[str, ActorInfo]) -> None:
-        """Set the current actors."""
+        """Replace the actors, given by path. The cursor stays at its actor, or at its row if the actor has ended."""
         self._actors = actors
         self._rows = None
 
     def next_sort(self, by: int = 1) -> None:
-        """Select the next order; with -1 the previous one."""
+        """Select the next sort order of `SORTS`; with `by=-1` the previous one. The last is followed by the first."""
         names = list(SORTS)
         self.sort = names[(names.index(self.sort) + by) % len(names)]
         self._rows = None
@@ -135,7 +135,7 @@ class ActorTable:
 
     @property
     def rows(self) -> list[ActorInfo]:
-        """Visible actors in order."""
+        """Actors that the filter admits, in the sort order; those of no run are last."""
         if self._rows is None:
             wanted = self.filter.casefold()
             meant = (actor for actor in self._actors.values() if actor.run or self.plumbing)
@@ -149,12 +149,12 @@ class ActorTable:
 
     @property
     def chosen(self) -> ActorInfo | None:
-        """Selected actor."""
+        """Actor at the cursor; None if no actor is visible."""
         rows = self.rows
         return rows[self._at] if rows else None
 
     def move(self, by: int) -> None:
-        """Move the cursor."""
+        """Move the cursor down by this many rows, up if negative; it stops at the first and the last row."""
         rows = self.rows
         self._at = max(0, min(self._at + by, len(rows) - 1))
         self._cursor = rows[self._at].path if rows else ""

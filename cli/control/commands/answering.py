@@ -212,7 +212,14 @@ _WAIT = 30.0
 
 @dataclass(frozen=True)
 class Stopped:
-    """Result for one target: `status` is `cancelled`, the status of a run that had ended before, or `stopping`."""
+    """Result for one target.
+
+    Attributes:
+        target: id of the run, or path of the actor.
+        status: of a run, its final status, or `stopping` if it has not ended yet; of an actor, `cancelled`, or `gone`
+            if it had ended before.
+        changed: whether this command cancelled it.
+    """
 
     target: str
     status: str
@@ -220,7 +227,11 @@ class Stopped:
 
 
 def stop_targets(where: Where, targets: Sequence[str], *, as_json: bool) -> str:
-    """Cancel runs or actors; return the text for stdout."""
+    """Cancel runs or actors on the server; return the text for stdout. A word with a slash is the path of an actor.
+
+    Raises:
+        CallboardError: there is no server, or it refuses; targets before the refused one are cancelled.
+    """
 
     async def stop(client: ControlClient) -> list[Stopped]:
         return [

@@ -268,7 +268,7 @@ def show_log(
 
 
 def _is_under_way(word: str) -> bool | None:
-    """Return True for an active run; None without a log, because a server may know the run."""
+    """Return whether the run is active; None if its id matches no log or several, because a server may know it."""
     try:
         return not stored_runs.find_stored_run(word).over
     except CallboardError:

@@ -67,7 +67,7 @@ def list_runs(where: Where, *, past: bool, limit: int, as_json: bool) -> str:
 
 
 def now_doing(actors: Iterable[ActorInfo]) -> dict[str, str]:
-    """Return the newest active item of each run, and the number of further ones."""
+    """Return by run id the newest activity of its actors, with its age and the number of further active actors."""
     busy: dict[str, list[ActorInfo]] = defaultdict(list)
     for actor in actors:
         if actor.doing and actor.kind != "run":

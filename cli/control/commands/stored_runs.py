@@ -201,7 +201,7 @@ def status_text(status: str, exit_code: int | None) -> str:
 
 
 def reason(status: str, error: ErrorReport | None) -> str:
-    """Return the complete error of a run, with its code and node; "" for a finished or active run."""
+    """Return the complete error of a run with its code and node, else the explanation of its status; "" without one."""
     if error is None:
         return _REASONS.get(status, "")
     where = f"node '{error.node}': " if error.node else ""

@@ -42,7 +42,7 @@ def _clients(chat: Chat, _caller: Caller, words: Sequence[str]) -> list[tuple[st
 
 @command(
     ".authenticate",
-    "Sign in to a model provider",
+    "Sign in to a model provider (a client with auth: oauth)",
     usage="[client]",
     scopes=("run:files",),
     in_macros=False,
@@ -64,7 +64,7 @@ async def _authenticate(line: ChatLine) -> None:
         await line.say(f"{text}The code is {grant.user_code}")
         token = await endpoint.device_token(grant)
     await token_file_of(client.name, os.environ).put(token, server)
-    await line.note(f"signed in to client '{client.name}'")
+    await line.note(f"signed in to client '{client.name}'; its models can be used now: .model {client.name}:MODEL")
 
 
 async def _by_browser(line: ChatLine, client: ClientSettings, endpoint: TokenEndpoint) -> OAuthToken:
@@ -95,7 +95,7 @@ _ACTIONS = {
     "get": "show the value of a secret",
     "update": "change the value of a secret",
     "delete": "remove a secret",
-    "list": "list the names of all secrets",
+    "list": "list the names of all secrets, without values",
 }
 
 
@@ -113,14 +113,16 @@ def _completed(chat: Chat, caller: Caller, words: Sequence[str]) -> list[tuple[s
 
 @command(
     ".vault",
-    "Keep secrets, encrypted",
+    "Store, show or delete secrets in the encrypted vault",
     usage="<add|get|update|delete|list> [name]",
     in_macros=False,
     completes=_completed,
 )
 async def _vault(line: ChatLine) -> None:
     if line.caller.subject != LOCAL.subject:
-        raise Denied("only the user of this machine may use the vault")
+        raise Denied(
+            "only the local user may use the vault, not a caller with an API key: use .vault in a chat on the server"
+        )
     action, _, name = line.rest.partition(" ")
     name = name.strip()
     if action not in _ACTIONS or bool(name) == (action == "list"):
@@ -135,12 +137,13 @@ async def _vault(line: ChatLine) -> None:
         return
     if file is None:
         raise UsageError(
-            "the secrets are managed by another program (`vault.command` of config.yaml): change them with that program"
+            f"'.vault {action}' is not possible: another program manages the secrets (`vault.command` of config.yaml); "
+            "list and change them with that program"
         )
     secrets = await _opened(line, file)
     if action == "list":
         await line.say_privately(
-            "\n".join(sorted(secrets)) if secrets else "There are no secrets yet; add one with .vault add NAME"
+            "\n".join(sorted(secrets)) if secrets else "The vault has no secrets yet; add one with .vault add NAME"
         )
         return
     if action == "add" and name in secrets:
@@ -157,7 +160,12 @@ async def _vault(line: ChatLine) -> None:
 
 
 async def _opened(line: ChatLine, file: VaultFile) -> dict[str, str]:
-    """Return the secrets; asks the user for the passphrase if it is not known."""
+    """Return the secrets by name. Ask the user for the passphrase if the vault needs one that is not known.
+
+    Raises:
+        UsageError: the vault needs a passphrase and has none yet.
+        ConfigError: the file can't be read, or the passphrase is wrong.
+    """
     opener = file.opener
     if isinstance(opener, Passphrase) and opener.is_wanted:
         if file.stamp is None:
@@ -195,7 +203,9 @@ async def _put(line: ChatLine, file: VaultFile, name: str, *, new: bool) -> None
         secrets[name] = value
 
     await trio.to_thread.run_sync(file.change, edit)
-    await line.say_privately(f"{name} is {'kept' if new else 'changed'} in {file.path}", "note")
+    done = "stored" if new else "changed"
+    use = f"config.yaml and mcp.json can use it as {{{{{name}}}}}"
+    await line.say_privately(f"{name} is {done} in {file.path}; {use}", "note")
 
 
 async def _delete(line: ChatLine, file: VaultFile, name: str) -> None:
@@ -203,4 +213,4 @@ async def _delete(line: ChatLine, file: VaultFile, name: str) -> None:
         await line.say_privately("nothing was deleted", "note")
         return
     await trio.to_thread.run_sync(file.change, lambda secrets: secrets.pop(name, None))
-    await line.say_privately(f"{name} is deleted", "note")
+    await line.say_privately(f"{name} is deleted from {file.path}", "note")
