@@ -13,8 +13,8 @@ class Clock:
     """Clock of one tool call. If a call contains another, pausing the inner clock pauses the outer one as well.
 
     Attributes:
-        scope: cancelled when the time is up.
-        seconds: total time of the call.
+        scope: cancel scope whose deadline is the end of the call's time; infinite while the clock is paused.
+        seconds: total time of the call; infinite if it has no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -25,7 +25,7 @@ class Clock:
         self._outer = current.get()
 
     def start(self) -> None:
-        """Start or resume the clock."""
+        """Start or resume the clock: set the deadline of `scope` to now plus the remaining time."""
         self.scope.deadline = trio.current_time() + self._left
 
     @contextlib.contextmanager
@@ -67,4 +67,4 @@ class Counting:
 
 
 current: ContextVar[Clock | None] = ContextVar("callboard_call_clock", default=None)
-"""Clock of the tool call that the current task works in."""
+"""Clock of the innermost tool call that the current task executes; None outside of calls."""

@@ -67,19 +67,19 @@ class ResultType:
 
     @property
     def hint(self) -> str:
-        # Models add prose or fences: try every JSON value in the text, and report the first misfit.
-        """Text about the answer for the system prompt."""
+        """Text for the system prompt that asks for an answer of this type."""
         return (
             "Your final answer must be one JSON value that fits this JSON Schema, and nothing else: no prose, no "
             f"fences.\n\n{msgspec.json.encode(self.schema).decode()}"
         )
 
     def read(self, text: str) -> Any:
-        """Convert a model's answer to an object of the result type.
+        """Convert the first JSON value of a model's answer that fits the result type to an object of that type.
 
         Raises:
-            UnfitValue: the answer does not fit the type; the text says where and why.
+            UnfitValue: no JSON value in the answer fits; the text says where and why the first one does not.
         """
+        # Models add prose or fences: try every JSON value in the text, and report the first misfit.
         first: UnfitValue | None = None
         for value in values_in(_THOUGHT.sub("", text)):
             try:

@@ -87,7 +87,7 @@ class Address:
             ref.tell_nowait(letter)
 
     def send(self, letter: TeamMessage) -> bool:
-        """Send a message. Return False if there is no room."""
+        """Send a message. Return False if `INBOX_BOUND` messages are unread, or the mailbox is full."""
         if self.unread >= INBOX_BOUND:
             return False
         if self._ref is None:
@@ -119,7 +119,7 @@ class PostOffice:
         return tuple(id for id, address in self.children.items() if address is not None)
 
     def add_child(self, id: str) -> TeamPosition:
-        """Create the address and seat of a new child."""
+        """Create the address of a new child, and return the position of that child."""
         address = self.children[id] = Address()
         return TeamPosition(id=id, address=address, office=self)
 

@@ -42,14 +42,17 @@ class Record(msgspec.Struct, kw_only=True):
 
 
 def error_in(outcome: Outcome) -> CallboardError | None:
-    """Return the error of a remote child, if it failed."""
+    """Return the error of a remote child that failed or was cancelled; None if it completed."""
     if outcome.status == "cancelled":
         return CallboardError("the run was cancelled")
     return None if outcome.error is None else restored(outcome.error)
 
 
 def restored(report: ErrorReport) -> CallboardError:
-    """Return an error of the class that a report names; CallboardError if this version does not know the class."""
+    """Return an error of the class whose `code` the report has.
+
+    If this version knows no such class, return a CallboardError with that code.
+    """
     kind = next((each for each in kinds() if each.code == report.code), CallboardError)
     about: dict[str, Any] = {} if report.node is None else {"node": report.node}
     if kind is CallboardError:
@@ -58,7 +61,7 @@ def restored(report: ErrorReport) -> CallboardError:
 
 
 def take_over(record: Record, outcome: Outcome) -> None:
-    """Add the outcome of a remote child to a transcript."""
+    """Add the outcome of a remote child to a transcript, except for `last`."""
     if outcome.output:
         record.texts.append(outcome.output)
     record.turns += outcome.turns

@@ -101,7 +101,7 @@ class TaskQueue:
         """Add a task, and return it with warnings about dependencies that were left out.
 
         Raises:
-            ToolFailed: the task is invalid.
+            ToolFailed: it has an agent and no prompt, or the queue already has `MOST` tasks.
         """
         if agent and not prompt:
             raise ToolFailed("'prompt' is required when 'agent' is set")
@@ -145,14 +145,14 @@ class TaskQueue:
         return warnings
 
     def complete(self, task: AgentTask, output: str = "") -> list[AgentTask]:
-        """Complete a task, even a failed one. Return the tasks that are no longer blocked."""
+        """Complete a task, even a failed one. Return the tasks that are no longer blocked because of it."""
         if task.status == "completed":
             return []
         task.status, task.reason, task.output = "completed", None, output
         return self._refresh_waiting()
 
     def fail(self, task: AgentTask, reason: str = "") -> list[AgentTask]:
-        """Fail a task. Return all tasks, at any distance, that can no longer start."""
+        """Fail a task that has not ended. Return the tasks, at any distance, that can no longer start because of it."""
         # A second failure, for example of the agent after the task was marked by hand, must not replace the first
         # reason.
         if task.status in ("completed", "failed"):
@@ -167,7 +167,7 @@ class TaskQueue:
         ]
 
     def claim(self, task: AgentTask, owner: str, agent_id: str | None = None) -> None:
-        """Mark a task as in progress by an agent."""
+        """Mark a task as in progress, whatever its status was."""
         task.status, task.owner, task.agent_id, task.reason = "in_progress", owner, agent_id, None
         self._refresh_waiting()
 
@@ -278,7 +278,7 @@ class Escalations:
         return notice
 
     def reply(self, id: str, reply: Json) -> AnswerChild | dict[str, Json]:
-        """Return the answer to a question, or the reason why it cannot be answered."""
+        """Return the effect that answers a question, or the refusal for the model if it cannot be answered."""
         noted = self.pending.get(id)
         if noted is None:
             if id in self._gone:
@@ -291,7 +291,7 @@ class Escalations:
             return refused(str(problem))
 
     def replied(self, id: str) -> dict[str, Json] | None:
-        """Return the result of a reply; None while it is unknown."""
+        """Return the tool result of a reply to a question; None while the question is still open."""
         if id in self.pending:
             return None
         if not self._gone[id]:

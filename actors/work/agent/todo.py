@@ -37,7 +37,7 @@ class TodoList:
         self.become(kept or Todos())
 
     def become(self, kept: Todos) -> None:
-        """Replace the goal and the items, for example by those stored in a session."""
+        """Replace the goal and the items by copies, for example of those stored in a session."""
         self.goal: str = kept.goal
         # Copies, because items are mutable and a session holds its own list.
         self.items: list[Todo] = [msgspec.structs.replace(item) for item in kept.items]
@@ -54,12 +54,12 @@ class TodoList:
         return [item for item in self.items if not item.done]
 
     def begin(self, goal: str) -> None:
-        """Set a new goal and drop all items."""
+        """Set a new goal, shortened to `LONGEST`, and drop all items."""
         self.goal = shortened(goal.strip(), LONGEST)
         self.items = []
 
     def add(self, desc: str) -> Todo:
-        """Append a new item."""
+        """Append a new item, shortened to `LONGEST`. The caller checks `MOST`."""
         # Ids are never reused while the item with the highest id exists.
         last = max((item.id for item in self.items), default=0)
         item = Todo(id=last + 1, desc=shortened(desc, LONGEST))
@@ -88,7 +88,7 @@ class TodoList:
         return "\n".join([*head, f"Progress: {complete}/{len(self.items)} completed", *lines])
 
     def answer(self, name: str, arguments: Arguments) -> Json:
-        """Return the result of a call of the tool `name`."""
+        """Execute a call of the tool `name`. Return its result, or an object with `error` for invalid arguments."""
         match name:
             case "todo__init":
                 self.begin(arguments["goal"])

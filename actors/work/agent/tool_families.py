@@ -132,7 +132,7 @@ def read_texts(value: Json, name: str) -> list[str]:
 
 
 def whole_number(value: Json) -> int | None:
-    """Return a whole number, from a number or a text in quotes; None for anything else."""
+    """Return a whole number, from a number without a fraction or a text of digits; None for anything else."""
     # bool is a subclass of int, but True is not the number 1 for a model.
     if isinstance(value, bool):
         return None

@@ -64,7 +64,7 @@ def place_of(me: Actor, kind: str) -> Path | None:
 
 
 def directory_of(run: str) -> Path:
-    """Return the directory of a run, which the caller may create."""
+    """Return the path of a run's directory, which need not exist (`make` creates it)."""
     _NAMED.add(run)
     return durable_dir(environ()) / run
 
@@ -75,7 +75,7 @@ def may_have_one(run: str) -> bool:
 
 
 def make(directory: Path) -> None:
-    """Create the directory if it is missing. Blocks.
+    """Create the directory if it is missing, after a process's first call has removed abandoned ones. Blocks.
 
     Raises:
         OSError: it can't be created.
@@ -107,7 +107,7 @@ def moved(file: str, run: str, to: str) -> str:
 
 
 def over(run: str) -> None:
-    """Remove the files of a finished run that no fork needs. Blocks."""
+    """Remove all files of a finished run but the attached ones, which a fork needs. Blocks."""
     _clear(directory_of(run))
     _NAMED.discard(run)
 

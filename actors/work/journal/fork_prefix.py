@@ -111,14 +111,16 @@ def prefix(rows: Sequence[Placed], at: int, run: str) -> ForkPrefix:
 
 
 def done_again(rows: Sequence[Placed], at: int) -> list[int]:
-    """Return the numbers of the rows with side effects that a fork after row `at` repeats: all later ones, and earlier
-    ones of unfinished work."""
+    """Return the numbers, from 1, of the rows with side effects that a fork after row `at` repeats.
+
+    These are all later rows, and earlier rows of unfinished work.
+    """
     retained = set(_retained_rows(rows, at))
     return [place + 1 for place, (_, row) in enumerate(rows) if isinstance(row, Intends) and place not in retained]
 
 
 def part_ids(rows: Sequence[Placed], at: int) -> set[str]:
-    """Return the ids of the parts whose results are in the first `at` rows: a fork does not execute them again."""
+    """Return the ids of the remote children whose results a fork after row `at` reuses, and does not execute again."""
     finished: set[str] = set()
     ends: dict[str, list[str]] = {}  # by the work that waited for them and has not ended
     for place, (path, row) in enumerate(rows):

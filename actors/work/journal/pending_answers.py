@@ -1,7 +1,8 @@
 """Open questions of a run that no process executes, and answers that wait for it.
 
 An answer is stored in the inbox of the journal that holds the run. It is used when the run resumes: the first answer to
-each question, if it arrived in time. Answers to secret questions are refused, because they would be on the disk.
+each question, if it arrived before the question's timeout. Answers to secret questions are refused, because they would
+be on the disk.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ def leave_answer(directory: Path, past: Past, question: Question, value: str | l
 
     Raises:
         NotFound: a process executes it now, or it is not stored.
-        Conflict: the question was answered before, or its answer must not be stored.
-        Damaged: the answer can't be stored.
+        Conflict: the question already has an answer in the inbox, or it is secret.
+        Damaged, JournalUnread, OSError: the answer can't be stored.
     """
     from ....supervisors.journal.reading import leave
 

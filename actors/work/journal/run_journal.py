@@ -236,10 +236,10 @@ class RunPast(msgspec.Struct, kw_only=True):
     Attributes:
         began: its first row.
         paths: the other rows, by path.
-        at: milliseconds of its execution.
+        at: milliseconds that it has been executed, as of its last row.
         questions: number of questions it has asked.
         replies: replies of models in all incarnations.
-        parts: usage of parts that other workers executed.
+        parts: usage of its remote children.
         tool_calls: number of finished calls.
         prepared: askers (`Question.asker`) whose questions were answered in advance.
         shared: state between its deciders.
@@ -277,7 +277,7 @@ class RunPast(msgspec.Struct, kw_only=True):
 
     @property
     def has_changed(self) -> bool:
-        """True if an incarnation has resumed with other files and has written no further row."""
+        """True if an incarnation has resumed with other files, and has since written only notes on the whole run."""
         return bool(self._changed)
 
     def did(self) -> None:

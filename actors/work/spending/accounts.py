@@ -16,7 +16,7 @@ The error names the innermost account that has reached its limit. So a child age
 limit of its parent ends both. A request that ends without figures, because it was cancelled or its connection broke, is
 settled with an estimate: providers charge for the output that they generated until then.
 
-Accounts are pure: no clock, no I/O, no tasks. Only `reserve`, at the end of this module, waits.
+Accounts are pure: no clock, no I/O, no tasks. Only `reserve` and `room_in`, at the end of this module, wait.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Account:
         path: names from the outermost account to this one; errors carry it (`LimitReached.account`).
         measures: the upper bound of a request matters: tokens or money are limited, here or above.
         needs_prices: models without a known price are refused, because money is limited, here or above.
-        day: the nearest account of a day, this one included; that account has limits of its own for prices.
+        day: the nearest account of a day, this one included; its `counts_money` also forbids models without a price.
         waiting: requests that wait for room here.
         turns, tokens, cost: the spending so far; `estimated` is the part of the tokens that no provider reported.
     """
@@ -160,7 +160,10 @@ class Account:
         return waiter.leave
 
     def remaining(self) -> Limits:
-        """Return the remaining limits of this account and all above, except the accounts of days."""
+        """Return, for each limit, the smallest remainder in this account and those above, without the accounts of days.
+
+        A remainder is at least 0, and None without a limit. Reservations are not subtracted.
+        """
         own = [account for account in self.chain() if not account.is_of_day]
         return Limits(
             max_turns=_least((each.limits.max_turns, each.turns) for each in own),
@@ -184,6 +187,8 @@ class Account:
 
     def unpriced(self, model: str, file: str) -> Unpriced | None:
         """Return the error for a model without a known price, or None if the model may be used.
+
+        If both a day and an account limit money, the error names the limit of the day.
 
         Args:
             model: id of the model.
@@ -234,7 +239,7 @@ class Account:
         raise error
 
     def is_full(self) -> bool:
-        """Return whether spending and reservations together have reached a limit."""
+        """Return True if spending and reservations together have reached the limit of tokens or of cost."""
         limits = self.limits
         if limits.max_tokens is not None and self.tokens + self._held_tokens >= limits.max_tokens:
             return True
@@ -282,7 +287,7 @@ def as_failure(error: CallboardError, account: Account | None, above: Account | 
     """Return the error that leaves the agent or the node of `account`; `above` is the account that contains it.
 
     If its own limit was reached, only this agent or node has failed (`ShareReached`). The limit of an account above
-    ends that account's owner as well, so the error passes unchanged.
+    ends that account's owner as well, so the error passes unchanged, as do errors that are not about limits.
     """
     if account is None or account is above or not isinstance(error, BudgetReached | TurnsReached):
         return error
@@ -308,7 +313,12 @@ class Hold:
             each.reserve(most, turn=turn)
 
     def spend(self, amount: Amount, *, turns: int = 1, estimated: bool = False) -> None:
-        """Replace the reservation by the actual amount; a second call has no effect."""
+        """Replace the reservation by the actual amount, and wake waiting requests; a second call has no effect.
+
+        Args:
+            turns: number of turns to count; ignored if the reservation is not for a turn.
+            estimated: no provider reported the amount.
+        """
         account, self._account = self._account, None
         if account is None:
             return
@@ -369,7 +379,7 @@ class _Waiter:
 
 
 def _least(spent: Iterable[tuple[N | None, N]]) -> N | None:
-    """Return the smallest rest of several limits, each with its spending; None if there is no limit."""
+    """Return the smallest remainder, at least 0, of pairs of limit and spending; None if there is no limit."""
     return min(
         (most - so_far if most > so_far else most - most for most, so_far in spent if most is not None), default=None
     )

@@ -123,7 +123,7 @@ class BookStore(Protocol):
         """Add these sums; one call at a time. Raises one of `TROUBLE`."""
 
     def read(self, since: str, by: Sequence[str], key: str | None) -> Sums:
-        """Read sums with the arguments of the function `read`. Raises one of `TROUBLE`."""
+        """Return the sums since a day, as the function `read` does. Raises one of `TROUBLE`."""
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -191,7 +191,7 @@ class SpendingBook:
                 me.tell_later(RETRY_EVERY, Write())
 
     async def read(self, since: str = "", by: Sequence[str] = COLUMNS, key: str | None = None) -> Sums:
-        """Read sums with the arguments of the function `read`, including sums not yet written.
+        """Return the sums since a day, as the function `read` does, including those not yet written.
 
         Raises:
             Away, sqlite3.Error, OSError: the store can't be read, or it may lack sums that an abandoned write included.
@@ -317,7 +317,7 @@ def rows(path: Path, table: str, query: str, values: Sequence[str | None]) -> li
 def grouped(
     entries: Iterable[tuple[Entry, SpendingSums]], since: str, by: Sequence[str], key: str | None, into: Sums
 ) -> Sums:
-    """Add entries to sums, with the filter and the grouping of `read`."""
+    """Add entries to the sums `into`, filtered and grouped as in `read`. Return `into`."""
     places = [COLUMNS.index(column) for column in by]
     for entry, spent in entries:
         if entry[0] >= since and key in (None, entry[1]):

@@ -89,7 +89,10 @@ class DailyRules:
         self.all = settings.limits.daily, "api.limits.daily"
 
     def of(self, subject: str) -> tuple[DailyLimits | None, str]:
-        """Return the limits of a subject, and their settings key."""
+        """Return the limits of a subject, and their settings key: those of its API key, else `per_subject_daily`.
+
+        The limits are None if the subject has none.
+        """
         return self._of_keys.get(subject, self._of_others)
 
 

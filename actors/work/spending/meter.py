@@ -43,7 +43,7 @@ class Meter:
         limits: limits of the run.
         owner: see the attributes.
         book: book that stores the usage by day; None for none.
-        day: account of the subject's day; None if nothing is limited.
+        day: account of the subject's day; None if no limit of a day applies.
 
     Attributes:
         owner: subject that owns the run.
@@ -73,14 +73,14 @@ class Meter:
         self.nodes: dict[str, Usage] = {}
 
     def add(self, model: str, tokens: TokenUsage, cost: float | None, node: str | None, agent: str = "") -> UsageUpdate:
-        """Count one reply to an agent. Return the totals of its model."""
+        """Count a turn: one reply of a model to an agent. Return the totals of that model."""
         self.turns += 1
         return self.count(model, tokens, cost, node, agent)
 
     def restore(self, model: str, tokens: TokenUsage, cost: float | None) -> None:
-        """Count a turn of an earlier incarnation of the run.
+        """Count a turn of an earlier incarnation of the run, and charge the run's account.
 
-        That incarnation has already added it to the book and charged it to the day.
+        That incarnation has already added the turn to the book and charged it to the day.
         """
         book, self._book = self._book, None
         self.add(model, tokens, cost, None)
@@ -89,7 +89,10 @@ class Meter:
             self.account.charge(Amount(tokens.input_tokens + tokens.output_tokens, cost or 0.0), 1)
 
     def take_in(self, part: PartUsage) -> list[UsageUpdate]:
-        """Count the usage of a remote child, which the spending book already contains. Return the totals."""
+        """Count the usage of a remote child, which the spending book already contains, and charge no account.
+
+        Return the totals of all models of this run.
+        """
         self.turns += part.turns
         self.tool_calls += part.tool_calls
         for model, used in part.models.items():

@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 
 def first_day(today: date, days: int) -> str:
-    """Return the first of this many days, the last of which is today."""
+    """Return the ISO date of the first day of a period of `days` days that ends today."""
     return (today - timedelta(days=days - 1)).isoformat()
 
 
 def report(
     found: Sums, by: Sequence[UsageGroup], since: str, today: date, limits: Iterable[DayReading] = ()
 ) -> UsageReport:
-    """Return the sums by these groups, sorted, with their total, and the usage of daily limits."""
+    """Return a report: sums by the groups `by`, sorted by their names, the total, and the usage of daily limits.
+
+    Args:
+        found: the sums; each key has one value for each group of `by`.
+        since: first day, as an ISO date.
+        today: last day.
+    """
     total = SpendingSums()
     for spent in found.values():
         total.add(spent)
