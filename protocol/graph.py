@@ -77,7 +77,9 @@ McpTools: TypeAlias = Annotated[
 # `forbid_unknown_fields`, here and below, makes `additionalProperties: false` in the JSON Schema. The reader only warns
 # about unknown keys, which Loki ignores; with `strict` they are errors.
 class Raw(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """*Ours.* A state update that keeps its type: `{raw: "{{path}}"}` stores the list, number or object itself."""
+    """A state update that keeps its type: `{raw: "{{path}}"}` stores the list, number or object itself. Callboard only;
+    in Loki every update is a text.
+    """
 
     raw: Annotated[str, Meta(description="A template of exactly one {{path}}.")]
 
@@ -95,7 +97,9 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class OwnLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """*Ours.* What may be used at most by an agent, a graph or a node, and by all that works below it."""
+    """Upper bounds for an agent, a graph or a node, and for all that runs below it. Callboard only; Loki ignores the
+    key `limits`.
+    """
 
     max_cost: Annotated[Usd | None, Meta(description="USD; only models with a known price may be used.")] = None
     max_tokens: Annotated[AtLeastOne | None, Meta(description="Tokens of input and output.")] = None
@@ -109,7 +113,8 @@ class OwnLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 OWN_LIMITS = Meta(
-    description="What it may use at most, with all that works below it: max_cost, max_tokens, max_turns, timeout."
+    description="Upper bounds for it and all that runs below it: max_cost, max_tokens, max_turns, timeout. "
+    "Callboard only; Loki ignores this key."
 )
 
 
@@ -131,7 +136,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     validate_before_run: Annotated[bool, Meta(description="Check the graph before its first node.")] = True
     # 8 as in Loki's program; its example file says 4. No `ge=1`, because `validate` reports 0 in Loki's words.
     max_concurrency: Annotated[int, Meta(description="How many nodes run at once; at least 1.")] = 8
-    compat: Annotated[Literal["standard", "loki"], Meta(description="`loki` is Loki 0.4.0 to the letter.")] = "standard"
+    compat: Annotated[
+        Literal["standard", "loki"],
+        Meta(
+            description="`standard` follows Loki's documents; `loki` behaves exactly as Loki 0.4.0. Callboard only; "
+            "Loki ignores this key."
+        ),
+    ] = "standard"
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
@@ -319,7 +330,7 @@ for _kind, _struct in NODE_TYPES.items():
 
 # Not a member of `AnyNode`: a file must not be able to name a Python function by `type: function`.
 class FunctionNode(ScriptNode, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="function"):
-    """*Ours.* Calls a Python function; only in graphs made by a program (`runs.python_graph`), not in files.
+    """Calls a Python function. Only in graphs made by a program (`runs.python_graph`): no file can name this type.
 
     Attributes:
         script: name of the function, `module:name`.

@@ -143,7 +143,7 @@ class Driver:
         me: the actor whose mailbox the driver reads and whose children execute the work.
         decider: the decider to run.
         performers: the body of the child actor, by type of work.
-        limit: most pieces of work that run concurrently; the others wait in order.
+        limit: most child actors that run concurrently; further work waits in the order of the effects.
         fresh: makes an equal decider, for the `recorder`.
         background: executes effects that are not `Work`.
         tapes: further recorders of the decider.
@@ -295,14 +295,17 @@ class Driver:
             self._step(message)
         except Exception as error:  # noqa: BLE001 - the driver's own task raises it
             self._error = error
-        # `_needs_own_step`, inlined: this is the way of every piece of work.
+        # `_needs_own_step`, inlined: every piece of work passes here.
         if self._finish is not None or self._in_place is not None or self._idle is not None or self._error is not None:
             box.put_own(_WAKEUP)
         else:
             box.earlier += 1  # count the message as received
 
     def deliver(self, message: FromBelow) -> None:
-        """Pass a message to the decider, from any task, without blocking; it is delivered even after the end."""
+        """Pass a message to the decider, from any task, without blocking.
+
+        Once the driver or its actor is ending, the decider still records the message, marked `late`.
+        """
         if self._ending or self._me.stopping:
             message = msgspec.structs.replace(message, late=True)
         if self._ending:
@@ -472,7 +475,7 @@ class Driver:
         return await player.played_in_turn(work.key, perform(child, work))
 
     def _ended(self, work: Work, end: End) -> None:
-        """Handle the end of a child actor; called in the task that ends."""
+        """Turn the end of a child actor into a message for the decider; called in the task that ends."""
         child, began = self._running.pop(work.key)
         if self.player is not None:
             self.player.scopes.ended(child)
@@ -554,7 +557,7 @@ class OpenWork(msgspec.Struct):
         timers: by name, the time at which each fires, in milliseconds of the run.
         idle: the name of a pending `WhenIdle`.
         asked: keys of work that has asked the decider.
-        answers: the decider's answers to some of these.
+        answers: answers that the decider has given to work in `asked`, by the key of that work.
         family: of a conversation, open children and their questions.
         finish: the decider's end.
         gone: work that had ended, in that order; None if the caller does not need it.
@@ -571,7 +574,7 @@ class OpenWork(msgspec.Struct):
     gone: list[EarlierWork] | None = None
 
     def under_way(self, player: JournalPlayer) -> list[EarlierWork]:
-        """Return the work that must be started again."""
+        """Return `work` with its journal paths: a resumed driver starts all of it again."""
         return [EarlierWork(work, None, player.path_of(work)) for work in self.work.values()]
 
 

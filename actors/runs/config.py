@@ -158,6 +158,7 @@ def servers_of(config: Config) -> dict[str, Server]:
 
     Raises:
         ConfigError: an entry has errors.
+        UsageError: a listed server is no `Server`.
     """
     if not isinstance(config.servers, Mapping):
         for server in config.servers:
@@ -198,7 +199,7 @@ def key_of(config: Config) -> bytes:
 
 
 def narrower(limits: Limits, other: Limits) -> Limits:
-    """Return the limits that satisfy both."""
+    """Return limits of which each value is the smaller one of both; a limit that only one of them has applies."""
     if limits == Limits():
         return other
     pairs = {name: (getattr(limits, name), getattr(other, name)) for name in Limits.__struct_fields__}

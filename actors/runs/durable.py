@@ -226,7 +226,7 @@ async def resume(
     on_unknown: OnUnknown | None = None,
     answers: list[Any] | dict[str, Any] | None = None,
 ) -> Outcome:
-    """Resume an interrupted run and execute it to its end; a turn of a session runs in that session.
+    """Resume an interrupted run and execute it to its end; if it is a turn of a session, it runs in that session.
 
     Args:
         hooks, with_changes, strict, after, on_unknown, answers: see `play`.

@@ -476,7 +476,7 @@ _ENDS: dict[Status, type[RunFinished | RunFailed | RunCancelled]] = {
 def _messages(
     result: GraphResult,
 ) -> tuple[list[Message] | None, dict[str, list[Message]] | None, dict[str, list[Message]] | None]:
-    """Return a workflow's messages: of the final node, not consumed, and by node; three times None for an agent."""
+    """Return a workflow's messages: final ones, leftover ones and outputs by node; three times None for an agent."""
     # By name, since importing `WorkflowResult` for `isinstance` would load the engine of workflows for every run.
     recorded = getattr(result, "recorded_messages", None)
     return (None, None, None) if recorded is None else recorded()

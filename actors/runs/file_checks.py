@@ -424,7 +424,7 @@ def _missing(
 
 
 class KnownModels:
-    """Models that settings and environment define."""
+    """Models of the clients that settings and environment define."""
 
     def __init__(self, settings: Settings) -> None:
         from ..work.models.catalog import ModelCatalog
@@ -432,7 +432,10 @@ class KnownModels:
         self._catalog = ModelCatalog(settings, environ())
 
     def why_not(self, model: str, task: Task | Literal["chat"] = "chat") -> str | None:
-        """Return a remedy for an id without a model for this task; None if the id, or each of several ids, has one."""
+        """Return the reason why no model with this id can be used for the task; None if one can.
+
+        A chat `model` can name fallback models too; each of them must be usable. A missing key is no reason.
+        """
         names = models_of(model) if task == "chat" else (model,)
         for name in names:
             try:
@@ -449,7 +452,10 @@ _SAID = re.compile(r"^unknown \w+ model '[^']*'[:;] ")
 
 
 def check_models(thing: Agent | Graph, known: KnownModels) -> list[Problem]:
-    """Return an error for each id without a model. The check of graphs covers the chat models of graphs."""
+    """Return an error for each model id in the file that `known` cannot use for its task.
+
+    Chat models of a graph are not checked here, because the check of graphs does it.
+    """
     named: list[tuple[Keys, str | None, str | None, Task | Literal["chat"]]] = []
     if isinstance(thing, Agent):
         named += [(("model",), None, thing.model, "chat")]

@@ -40,7 +40,7 @@ def attached(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     """Return absolute paths of attachments.
 
     Raises:
-        UsageError: a file does not exist, is too large, or has the name of another.
+        UsageError: a file does not exist or is too large, or two files have the same name.
     """
     found: dict[str, Path] = {}
     for each in paths:
@@ -143,7 +143,7 @@ class Saved:
     """Directory of a saved run. A write that fails ends the saving, never the run.
 
     Args:
-        again: the directory exists already, from an earlier incarnation of the run.
+        again: the directory may exist already, from an earlier incarnation of the run.
 
     Attributes:
         error: reason why the saved run is incomplete, or None.
@@ -167,7 +167,7 @@ class Saved:
         return self.directory / "workspace"
 
     def on_event(self, event: Event) -> None:
-        """Append the event to the log."""
+        """Append the event to the log; a failed write sets `error` and ends the logging."""
         if self.error is not None:
             return
         try:
@@ -183,7 +183,7 @@ class Saved:
             self._failed(error)
 
     def keep(self, outcome: Outcome, outputs: dict[str, list[Message]] | None) -> None:
-        """Write the outcome, the usage, and the messages by node."""
+        """Write the outcome, the usage, and for a workflow the messages by node; a failed write sets `error`."""
         wire = outcome.to_wire()
         self._write("outcome.json", wire)
         self._write("usage.json", wire["usage"])

@@ -108,15 +108,18 @@ def _home(name: str, base: Path) -> Path | None:
 
 
 def named_file(name: str, near: Path) -> Path | None:
-    """Return the YAML file that a file in `near` names in place of an agent, usually a workflow; None if it names an
-    agent.
+    """Return the path of `name` in the directory `near` if it is a YAML file there, else None.
+
+    An agent node may name such a file, usually a workflow, in place of an agent.
     """
     return near / name if name.endswith((".yaml", ".yml")) and record_read(near / name).is_file() else None
 
 
 def agents_near(directory: Path, base: Path) -> Callable[[str], AgentSeen]:
-    """Return a lookup of agents: a file of that name, the configuration directory, siblings of the caller, built-in
-    agents.
+    """Return a lookup of the names that a graph in `directory` can call.
+
+    It searches in this order: a YAML file in `directory`, the agents of the configuration directory `base`, the
+    directories beside `directory`, the built-in agents.
     """
     places = [agents_in(place) for place in (base / "agents", directory.parent, AGENTS)]
 

@@ -43,7 +43,7 @@ _ASKED = "Reply with the single word: ok"
 
 
 class ModelUnusable(msgspec.Struct, frozen=True):
-    """Reason why a model cannot be used."""
+    """Reason why a model cannot be used: an error's code, text and exit code."""
 
     code: str
     message: str
@@ -144,7 +144,10 @@ def check(model: str, settings: Settings, catalog: ModelCatalog, environ: Mappin
 async def ask(
     me: Actor, checked: Checked, gateway: Gateway, knowledge: Knowledge, limiter: trio.CapacityLimiter
 ) -> Checked:
-    """Return the check with the result of a request. A model that cannot be used gets no request."""
+    """Send one small request to a checked model; return the check with its reply, or with the reason of the failure.
+
+    A model that the check has found unusable gets no request. `limiter` bounds concurrent requests.
+    """
     if checked.failed is not None:
         return checked
     async with limiter:

@@ -214,13 +214,16 @@ class Graph:
     def branch(
         self, source: str, decide: Function, targets: Sequence[str] | Mapping[Any, str], *, name: str | None = None
     ) -> None:
-        """Let a function choose the node that follows `source`. An earlier node makes a loop.
+        """Let a function choose the node that follows `source`. If it chooses an earlier node, the graph loops.
 
         Args:
             source: the node.
             decide: called with the state, as a node's function; returns the id of a target, or a key of `targets`.
             targets: ids of all nodes that it may choose; or values that it may return, each with an id.
             name: id of the node that calls the function; by default `<source>_branch`.
+
+        Raises:
+            UsageError: `source` already leads to a node, or the id is in use.
         """
         ways: dict[Any, str] = dict(targets) if isinstance(targets, Mapping) else {each: each for each in targets}
         # A branch is a script node of its own, so that its choice is a step of the run: visible, durable, replayable.

@@ -74,7 +74,7 @@ def role_of(request: RunRequest, config_dir: Path) -> Role:
 
 
 def without_servers(role: Role, settings: Settings) -> str | None:
-    """Return the reason why a role answers without its MCP servers; None if it names none, or MCP is on."""
+    """Return a warning that a role answers without its MCP servers; None if it names none, or MCP is on."""
     if not role.servers or settings.mcp_server_support:
         return None
     return f"role '{role.called}' uses MCP servers, but MCP is turned off: the role answers without them"

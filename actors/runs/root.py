@@ -133,12 +133,17 @@ def enter_process() -> Entered:
 
 
 async def played(root: Root, body: Callable[[Actor], Awaitable[None]], *, name: str) -> None:
-    """Run the actor of a server to its end; raise the error of a crash."""
+    """Run `body` as an actor of this root until it ends, however long; raise the error of a crash.
+
+    If the caller is cancelled, the actor is cancelled too, and has `END_WITHIN` seconds to end.
+    """
     await _ended(root, body, name)
 
 
 async def result_of(root: Root, body: Callable[[Actor], Awaitable[T]], *, name: str) -> T:
-    """Run an actor outside of all runs, and return the result of its body. A crash is raised. It ends with its caller.
+    """Run `body` as an actor of this root, outside of all runs, and return its result; raise the error of a crash.
+
+    If the caller is cancelled, the actor is cancelled too, and has `END_WITHIN` seconds to end.
 
     Raises:
         ShuttingDown: the root is stopping, and has ended it.
@@ -699,14 +704,14 @@ class Root:
         return rows, sum(usage.input_tokens for usage in meter.models.values())
 
     def meter(self, owner: str = LOCAL.subject) -> Meter:
-        """Return a meter for work done for a subject outside of its runs."""
+        """Return an unlimited meter that charges work outside of runs to a subject and its spending of the day."""
         from ..work.spending.meter import Meter
 
         day = None if self.days is None else self.days.account(owner)
         return Meter(Limits(), owner=owner, book=self.book, day=day)
 
     def end_run(self, id: str) -> None:
-        """Release the services that only this run has used."""
+        """Release what the root holds for this run: its journal, the costs of its knowledge, its MCP servers."""
         self.kept.pop(id, None)
         if self._knowledge is not None:
             self._knowledge.charges.end_run(id)

@@ -164,7 +164,10 @@ class RunStream(Generic[R]):
         return event
 
     async def outcome(self) -> Outcome[R]:
-        """Wait until the run is over. A cancelled run also has an outcome; see `callboard.run` for its exceptions."""
+        """Wait until the run is over, and return its outcome, also if it failed or was cancelled.
+
+        Raises what `callboard.run` raises if the run could not start, or if `on_event` has raised.
+        """
         await self._wait_over(_deliver)
         if isinstance(self._result, BaseException):
             self._raised = True

@@ -201,7 +201,10 @@ def _act(turn: StoredTurn, target: Loaded | Agent, request: RunRequest, hooks: R
 
 
 def heard_in(turn: StoredTurn, hooks: RunCallbacks) -> RunCallbacks:
-    """Return the hooks for the run of this turn."""
+    """Return hooks that store the run's messages, todo list and labels in this turn.
+
+    If the turn is stored, a durable run of it also ends only once the session's file has its messages.
+    """
     hooks = msgspec.structs.replace(hooks, on_history=turn.keep, todos=turn.todos, labels=turn)
     if not turn.keeps:
         return hooks

@@ -72,7 +72,7 @@ class InterruptedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def interrupted(environ: Mapping[str, str]) -> list[InterruptedRun]:
-    """Return all interrupted runs, oldest first."""
+    """Return all interrupted runs, oldest first, including those that cannot be resumed (`why_not`)."""
     return InterruptedRunsCache().interrupted(environ)
 
 
@@ -164,7 +164,7 @@ def questions_of(run: str, environ: Mapping[str, str]) -> list[Question]:
 
 
 def has_asked(question: str, environ: Mapping[str, str]) -> bool:
-    """Return whether the run that asked this question is interrupted, whatever became of the question."""
+    """Return whether the run that asked this question is interrupted; the question itself may be closed."""
     from ..work.journal.pending_answers import run_of
 
     run = run_of(question)
@@ -175,7 +175,7 @@ def leave_for(run: str, question: str, value: str | list[str], by: str) -> bool:
     """Store an answer for an interrupted run; return False if it has no such question.
 
     Raises:
-        NotFound, Conflict, Damaged: see `leave_answer`.
+        Conflict, Damaged: see `leave_answer`.
     """
     from ...supervisors.journal.reading import read_run
     from ...supervisors.journal.row import State

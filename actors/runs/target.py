@@ -246,13 +246,16 @@ def read(
     registry: ToolRegistry | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Build the agent or workflow of a file that was found.
+    """Read and check a file that was found, and return its agent or workflow.
 
     Args:
         base: the configuration directory.
         functions: names of tools that the caller adds.
         registry: the global tools; None to search for them in `base`.
         variables: see `load`.
+
+    Raises:
+        InvalidFile: the file has errors. A graph with `validate_before_run: false` is returned in spite of them.
     """
     thing, problems = _check(
         found, base, strict=strict, compat=compat, functions=functions, registry=registry, variables=variables

@@ -16,7 +16,7 @@ _NO_REPLY = "no reply yet, or the request was cut off"
 
 
 class CallPart(NamedTuple):
-    """Titled part of a call."""
+    """Part of a model call for display: a title, a text, and whether it reports a failure."""
 
     title: str
     text: str
@@ -68,7 +68,7 @@ def reply_parts(call: ModelCallDetail) -> Iterator[CallPart]:
 
 
 def call_text(call: ModelCallDetail) -> str:
-    """Return a call as one text."""
+    """Return a model call as one text: its facts, then each part of request and reply under a line with its title."""
     parts = (f"--- {part.title} ---\n{part.text.rstrip()}" for part in (*request_parts(call), *reply_parts(call)))
     return "\n\n".join([head(call), *parts])
 

@@ -109,7 +109,7 @@ class Activity(msgspec.Struct, eq=False):
 
     @property
     def text(self) -> str:
-        """The last part of a chat's text so far."""
+        """Retained end of a chat's text so far; see `hear`."""
         return "".join(self._text)
 
     def hear(self, text: str, at: float, most: int) -> None:
@@ -260,7 +260,7 @@ class RunView:
     """State of a run; see the module.
 
     Args:
-        text: number of characters retained of the reply to each request under way.
+        text: number of characters at the end of each unfinished reply that are retained; 0 for none.
         clock: returns a time in seconds for `at`, `first` and `last` of activities and questions; by default that of
             the event.
 
@@ -333,7 +333,7 @@ class RunView:
         return bool(event.id) and self.home is not None and event.parent == self.home.actor
 
     def under_way(self, kind: Kind) -> list[Activity]:
-        """Return all activities of a kind."""
+        """Return the activities of this kind that have begun and not ended."""
         return [each for actor in self.actors.values() for each in actor.open if each.kind == kind]
 
     def nearest(self, path: str) -> Activity | None:
@@ -602,7 +602,7 @@ class RunView:
             return NOTHING
         found = find(actor, (event.actor, kind, key))
         ended = () if found is None else self._over(actor, found.key, CANCELLED).ended
-        # A run gets events of servers that belong to others.
+        # A run also gets start events of MCP servers that it does not own; they do not make an actor a server.
         if actor.kind == "actor" and not (kind == "mcp" and event.run):
             actor.kind = KINDS_OF_ACTORS.get(kind, "actor")
         above = self.nearest(event.actor)

@@ -474,7 +474,11 @@ class AgentConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=True
     base_url: str | None = None
     api_key: str | None = None
     fallback_models: Annotated[
-        Models, Meta(description="*Ours.* `client:model`, or a list: asked in turn if the model does not answer.")
+        Models,
+        Meta(
+            description="`client:model`, or a list: asked in turn if the model does not answer. Callboard only; DevAll "
+            "ignores this key."
+        ),
     ] = None
     params: Annotated[dict[str, Json], Meta(description="Parameters of every request to the model.")] = {}
     input_mode: Annotated[
@@ -512,7 +516,11 @@ class PythonConfig(_Config, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Python node: runs its own code, or the code in the last message, in a process."""
 
     code: Annotated[
-        str | None, Meta(description="*Ours.* Code of the node; without it, the last message is the code.")
+        str | None,
+        Meta(
+            description="Code of the node; without it, the last message is the code. DevAll's guide has this key; its "
+            "program ignores it."
+        ),
     ] = None
     interpreter: Annotated[str | None, Meta(description="Python interpreter; by default that of Callboard.")] = None
     args: Annotated[tuple[Loose, ...], Meta(description="Arguments of the interpreter, before the script.")] = ()
@@ -597,7 +605,10 @@ class NodeFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     log_output: Annotated[bool, Meta(description="false: the log does not show the node's output.")] = True
     on_error: Annotated[
         Literal["fail", "continue"] | None,
-        Meta(description="*Ours.* On failure: `fail` (default) ends the run, `continue` outputs the error text."),
+        Meta(
+            description="On failure: `fail` (default) ends the run, `continue` outputs the error text. Callboard only; "
+            "DevAll ignores this key."
+        ),
     ] = None
 
 
@@ -629,7 +640,13 @@ class GraphFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         bool, Meta(description="Every node runs on the task; the most frequent output is the result.")
     ] = False
     # 100 is the fixed limit of DevAll, which then continues behind the cycle with a mere warning.
-    max_iterations: Annotated[AtLeastOne, Meta(description="*Ours.* Maximum number of iterations of a cycle.")] = 100
+    max_iterations: Annotated[
+        AtLeastOne,
+        Meta(
+            description="Maximum number of iterations of a cycle. Callboard only; DevAll ignores this key and stops "
+            "after 100."
+        ),
+    ] = 100
     args: Annotated[tuple[Json, ...], Meta(description="For front ends; Callboard does not use it.")] = ()
 
 
@@ -659,7 +676,11 @@ class WorkflowFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         dict[str, Json], Meta(description="Values of `${NAME}`; they take precedence over the environment.")
     ] = {}
     compat: Annotated[
-        Mode | None, Meta(description="*Ours.* `devall` is DevAll's program of May 2026 to the letter.")
+        Mode | None,
+        Meta(
+            description="`standard` (default) follows DevAll's guide; `devall` behaves exactly as DevAll's program of "
+            "May 2026. Callboard only; DevAll ignores this key."
+        ),
     ] = None
 
 

@@ -459,7 +459,7 @@ def test_without_a_terminal_the_file_is_printed(environ: dict[str, str], home: P
     ended = run(environ | {"GROQ_API_KEY": KEY}, "setup", "--no-input")
     assert ended.returncode == 0
     assert "model: groq:openai/gpt-oss-120b\n" in ended.stdout
-    assert "# The key is that of the environment: GROQ_API_KEY." in ended.stdout
+    assert "# The key is read from the environment variable GROQ_API_KEY." in ended.stdout
     assert f"nothing is written; {home}/config.yaml would be:" in ended.stderr
     assert KEY not in ended.stdout + ended.stderr
     assert not home.exists()

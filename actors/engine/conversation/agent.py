@@ -1,6 +1,6 @@
 """LLM agent: system prompt, tools, conversation loop, and automatic continuation while todos are open.
 
-A `AgentSetup` (definition of the agent, resolved) is made once and can run any number of times. The state of one run
+An `AgentSetup` (definition of the agent, resolved) is made once and can run any number of times. The state of one run
 (todo list, children, tasks, inbox) is made here, belongs to the agent's actor and ends with it. The transcript
 remains in the `Record`.
 
@@ -107,7 +107,7 @@ async def run_agent(
         seat: address and inbox among siblings, if another agent spawned this one.
         escalation_timeout: seconds after which its questions expire; None for the value of its file. At the root
           questions do not expire.
-        history: the conversation to continue.
+        history: the conversation to continue; updated at the end, also after a failure.
         parts: content in addition to the prompt: images, files.
 
     Raises:
@@ -340,7 +340,7 @@ class _Agent:
         return heard
 
     async def _ended(self, hooks: Hooks, talk: Conversation) -> Stop:
-        """Continue the conversation as long as stop hooks ask for it, and return the final stop reason."""
+        """Run the stop hooks after each answer, and send the model what they ask for; return the final stop reason."""
         from ...work.hooks import at_end, over
 
         stop: Stop = "done"

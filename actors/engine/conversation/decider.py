@@ -233,7 +233,7 @@ class ConversationDecider:
     # --- a turn -------------------------------------------------------------------------------------------
 
     def _turn(self) -> list[Effect]:
-        """Begin a turn as soon as no mail waits."""
+        """Begin a turn once no mail waits; if the turn limit is used up, end with `OutOfTurns`."""
         if self._left <= 0:
             talk = self._talk
             return self._fail(
@@ -538,7 +538,7 @@ class Rounds:
         return copied
 
     def renew(self, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]) -> None:
-        """Replace the callable tools."""
+        """Replace the callable tools, between two rounds."""
         self._tools = tools
         self._unlisted = unlisted
         self._checks.clear()
@@ -637,7 +637,7 @@ class CallsDecider:
         self._rounds = rounds
 
     def begin(self, request: messages.CallsBegun) -> list[Effect]:
-        """Start the calls, or refuse them."""
+        """Return an effect per accepted call; if all calls are refused, the end of the round."""
         effects = self._rounds.begin(request.calls, heard=self.heard)
         return effects if self._rounds.running else [*effects, *self._over()]
 
@@ -658,6 +658,7 @@ class CallsDecider:
 
 
 def result_of_failure(failure: Failure, name: str) -> dict[str, Json]:
+    """Return the result that the model reads for a failed call of the tool `name`: `{"tool_call_error": reason}`."""
     if "WorkCancelled" in failure.kinds:
         return _refused(f"Tool call '{name}' {failure.text.removeprefix('it ')}")
     if "WorkCrashed" in failure.kinds:

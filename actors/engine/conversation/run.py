@@ -92,7 +92,7 @@ class Conversation:
         request: model, system prompt and sampling of every request; its messages begin the history.
         record: the transcript.
         attempts: tries per request for errors that may be transient.
-        need_text: see `Gateway.chat`.
+        need_text: an empty reply without tool calls is an error (see `Gateway.chat`).
         summarizer: the model that compacts the history; "" for the conversation's own model.
         todos: the initial todo list; updated when the conversation ends.
         children: executes the effects on child agents.
@@ -137,7 +137,7 @@ class Conversation:
         return self.reply(me)
 
     async def reply(self, me: Actor) -> messages.ConversationEnded:
-        """Request a reply to the end of the history; otherwise equal to `say`."""
+        """Request a reply to the history as it is, without new content; otherwise like `say`."""
         talk = self.talk
         decider = self.decider = ConversationDecider(talk, self.record)
         self.player.said = lambda: decider.messages

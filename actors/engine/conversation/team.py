@@ -50,7 +50,7 @@ class TeamRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UncollectedChild(msgspec.Struct, eq=False):
-    """Child whose result was not collected: its `task`, if any, and the team `letter` that reports its end."""
+    """Child whose result the agent has not collected, with its `task`, if any, and the `letter` about its end."""
 
     record: ChildRecord
     task: AgentTask | None = None
@@ -72,7 +72,7 @@ class Team:
     Attributes:
         tasks: the queue.
         escalations: questions of children.
-        children: uncollected children by id, in the order of their start.
+        children: children, running or ended, whose result was not collected, by id in the order of their start.
     """
 
     def __init__(self, rules: TeamRules, record: Record, inbox: UnreadMessages) -> None:
@@ -93,12 +93,12 @@ class Team:
         return sum(child.running for child in self.children.values())
 
     def call(self, message: messages.FamilyCalled) -> list[Effect]:
-        """Handle a tool call of the model."""
+        """Return the effects of an `agent__*` call: its answer, or none while the call has to wait."""
         self._decide(message)
         return self._wanted()
 
     def on(self, message: messages.FromBelow | messages.TimerFired) -> list[Effect]:
-        """Handle an event of a child, or a timer of a call."""
+        """Record an event of a child, or the timer of an `agent__cancel`; return the answers to calls that waited."""
         match message:
             case messages.ChildEnded():
                 self._ended(message)
@@ -114,7 +114,7 @@ class Team:
         return self._wanted()
 
     def call_over(self, key: int, *, failed: bool) -> None:
-        """Forget a call that has ended; restore the result that it removed if it failed."""
+        """Forget a call that has ended; if it failed, make the child's result that it removed available again."""
         self._open.pop(key, None)
         child = self._taken.pop(key, None)
         if child is not None and failed:

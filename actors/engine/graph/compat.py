@@ -12,7 +12,7 @@ import msgspec
 
 
 class Compat(msgspec.Struct, frozen=True, kw_only=True):
-    """Behaviour of a run where documents and program differ. The defaults are the values of `standard`.
+    """Behaviour of a run where Loki's documents and Loki's program differ. The defaults are the values of `standard`.
 
     Attributes:
         failure_goes_to_next: an llm or script node that fails without a `fallback` continues at its `next`, with
@@ -20,7 +20,7 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
             run fails there. Both settings report the run as failed: see `node_exit`.
         missing_end_keys_are_empty: a key in `end.output` that is not in the state renders as "". True in both:
             the wiki requires an error, the example file and the program do not.
-        default_is_validated: an input node's `default` must satisfy its `validation`.
+        default_is_validated: an input node's `default` must satisfy its `validation`. Otherwise it is used as it is.
         input_asks_once: an answer that violates an input's `validation` fails the node, whatever its source.
             Otherwise a user is asked again and sees the reason.
         options_are_exact: an answer selects an approval's option only if it is identical. Otherwise case is ignored.
@@ -34,11 +34,11 @@ class Compat(msgspec.Struct, frozen=True, kw_only=True):
             Otherwise the result of an llm, agent or rag branch is collected.
         end_drops_lanes: an end node drops the other lanes silently. Otherwise a warning event names them.
         map_branch_is_one_node: a map's branch is a single node: `next` is an error, `_next` and `fallback`
-            are ignored, a failed llm's error text is collected. Otherwise a branch can be a chain within the branch.
+            are ignored, a failed llm's error text is collected. Otherwise a branch can be a chain of nodes.
         failed_maps_leave_nothing: a map that fails writes nothing. Otherwise it writes the results of its other items.
-        schema_is_a_hint: an answer for an `output_schema` must only be JSON. Otherwise it is validated, and the
-            repair call receives the validation errors.
-        zero_visits_is_a_cap: `max_loop_iterations: 0` stops at the first node. Otherwise 0 means no limit.
+        schema_is_a_hint: any JSON is accepted as the answer for an `output_schema`. Otherwise the answer must fit the
+            schema, and the repair call receives the validation errors.
+        zero_visits_is_a_cap: `max_loop_iterations: 0` fails the run at its first node. Otherwise 0 means no limit.
         updates_see_each_other: a template in `state_updates` sees the results of the updates above it. Otherwise
             all templates are rendered from the same state and stored together.
         missing_servers_are_silent: a name in `mcp_servers` that no `mcp.json` defines is skipped silently. Otherwise

@@ -65,7 +65,7 @@ class GraphDecider:
         self._joins = True in {step.join_all for step in plan.steps.values()}
 
     def begin(self, request: GraphBegun) -> list[Effect]:
-        """Return the effects of the first super-step."""
+        """Return the effects of the first super-step, and the timer of `settings.timeout`."""
         plan = self.plan
         self.result.state = {**plan.initial_state, **request.state, "initial_prompt": request.prompt}
         effects: list[Effect] = []
@@ -74,13 +74,18 @@ class GraphDecider:
         return self._guarded(effects, self._step)
 
     def on(self, message: Message) -> list[Effect]:
-        """Handle the end of a node, the graph's timeout, or a changed state."""
+        """Return what follows a message.
+
+        The last `NodeDone` or `WorkFailed` of a super-step starts the next one or ends the graph; earlier ones return
+        no work. The timer of `settings.timeout` ends the graph with `TimedOut`. `StateSet` starts the running nodes
+        again on the new state.
+        """
         if type(message) is NodeDone:
             self._node_ended(message)
             if self._running:
                 return []
             effects: list[Effect] = []
-            try:  # `_guarded`, inlined: this is the way of every node that succeeds
+            try:  # `_guarded`, inlined: every node that succeeds passes here
                 self._next_step(effects)
             except CallboardError as error:
                 self.result.error = error
@@ -196,7 +201,7 @@ class GraphDecider:
             event = StepStarted(step=self.number, nodes=self.frontier)
         effects.append(Emit(event))
 
-    # --- nodes that were left -----------------------------------------------------------------------------
+    # --- nodes that have ended ----------------------------------------------------------------------------
 
     def _node_ended(self, message: NodeDone) -> None:
         id = self._running.pop(message.key)
@@ -208,7 +213,7 @@ class GraphDecider:
         self._timed(id, message.seconds)
 
     def _cancelled(self, message: WorkFailed) -> list[Effect]:
-        """Treat an interrupted node as one that failed."""
+        """Record a node that was cancelled or crashed as failed; return its events."""
         id = self._running[message.key]
         step, state = self.plan.steps[id], self.result.state
         left, node = node_exit.cancelled(self.plan, step, state, message, in_map=False)
@@ -242,7 +247,7 @@ class GraphDecider:
         time.seconds += seconds
 
     def _merge(self, lefts: dict[str, NodeDone], effects: list[Effect]) -> list[str]:
-        """Merge the writes of the super-step; return the target ids without duplicates."""
+        """Merge the writes of the super-step into the state; return the nodes' targets without duplicates."""
         state = self.result.state
         writes: dict[str, dict[str, Any]] = {}
         following: dict[str, None] = {}

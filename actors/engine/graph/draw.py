@@ -69,9 +69,9 @@ class PictureLine(msgspec.Struct, kw_only=True):
     """Line between two nodes, which combines parallel edges.
 
     Attributes:
-        dashed: all its edges are optional.
-        label: options, conditions and keys.
-        back: leads up or to itself.
+        dashed: all its edges are optional (see the module).
+        label: options, conditions and keys of its edges.
+        back: the line leads to a layer above or to its own node.
         bends: horizontal centres in the layers between, from source to target.
     """
 
@@ -297,7 +297,7 @@ _TEXT_GAP = 3.0
 
 
 def ascii_picture(picture: Picture) -> str:
-    """Return the picture, as wide as its widest layer."""
+    """Return the picture in ASCII, as wide as its widest layer, with the lines that lead back listed below it."""
     layout = lay_out(picture, lambda node_id: float(_text_width(picture, node_id)), _TEXT_GAP)
     canvas = _Canvas()
     row = 0
@@ -592,7 +592,7 @@ def _mermaid_text(text: str) -> str:
 
 
 def dot(picture: Picture) -> str:
-    """Return Graphviz text."""
+    """Return the picture as a Graphviz digraph, which Graphviz lays out itself."""
     lines = [f"digraph {_dot_text(picture.name)} {{", "    rankdir=TB;", '    node [fontname="sans-serif"];']
     for node_id, node in picture.nodes.items():
         width = ", penwidth=2.5" if node_id in picture.starts else ""

@@ -67,7 +67,7 @@ def edges_of(node: AnyNode) -> Iterator[DeclaredEdge]:
 
 
 def edges(graph: Graph) -> list[DeclaredEdge]:
-    """Return all edges, in the file's order of nodes."""
+    """Return the declared edges of all nodes, in the order of the nodes in the file."""
     return [edge for node in graph.nodes.values() for edge in edges_of(node)]
 
 
@@ -77,12 +77,15 @@ def reachable(graph: Graph, start: str) -> set[str]:
 
 
 def branch_nodes(graph: Graph, node: MapNode) -> list[str]:
-    """Return the ids of a map's branch in the order of reach: its first node and the nodes after it."""
+    """Return the ids of a map's branch, in breadth-first order: its first node and all nodes that edges reach from it.
+
+    Map, approval and input nodes are included, but the edges that leave them are not followed.
+    """
     return _followed(graph, [node.branch], _NOT_IN_BRANCHES)
 
 
 def all_branch_nodes(graph: Graph) -> set[str]:
-    """Return the ids of the branches of all maps."""
+    """Return the ids of the nodes in the branches of all maps (see `branch_nodes`)."""
     firsts = [node.branch for node in graph.nodes.values() if isinstance(node, MapNode)]
     return set(_followed(graph, firsts, _NOT_IN_BRANCHES))
 

@@ -64,7 +64,7 @@ class CheckContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
-    """Return a lookup of agents in the subdirectories of `directory`."""
+    """Return a lookup of agent names: `directory/NAME` is an agent if it has an agent file."""
 
     def seen(name: str) -> AgentSeen:
         home = directory / name
@@ -77,10 +77,10 @@ def agents_in(directory: FilePath) -> Callable[[str], AgentSeen]:
 
 
 LEADING = frozenset({"type", "next", "fallback", "routes", "options", "on_other", "on_timeout", "branch"})
-"""Keys that declare edges."""
+"""Keys of a node on which its edges depend."""
 
 WRITING = frozenset({"type", "state_updates", "output_schema", "on_error", "as", "collect_into", "output_key"})
-"""Keys that declare writes."""
+"""Keys of a node on which the state keys that it writes depend."""
 
 MOST_PROBLEMS = 500
 """Most errors, and most warnings, per file. Users do not read more, so more are not computed."""
@@ -141,7 +141,7 @@ class Findings:
         expected: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Add a problem.
+        """Add a problem, unless its value could not be read or the limit of its severity is reached.
 
         Args:
             severity: `error` if Loki's validator rejects the file too; `warning` if the run continues. `beyond` is for
@@ -174,7 +174,11 @@ class Findings:
     beyond = partialmethod(add, "beyond")
 
     def check_concurrency(self, limit: object, path: Path, otherwise: str) -> None:
-        """Report a limit below 1, with which nothing could run."""
+        """Report a numeric `max_concurrency` below 1, with which nothing could run; templates are ignored.
+
+        Args:
+            otherwise: what applies without the key, for the hint.
+        """
         if isinstance(limit, int) and limit < 1:
             self.error(
                 "bad_concurrency",

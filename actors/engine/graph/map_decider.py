@@ -81,7 +81,10 @@ class MapDecider:
         return [self._enter(item, node.branch) for item in self._items]
 
     def on(self, message: Message) -> list[Effect]:
-        """Handle the end of a node of an item."""
+        """Return the item's next node, or, when the last item has ended, the end of the map.
+
+        Only the ends of nodes (`NodeDone`, `WorkFailed`) have effects.
+        """
         effects: list[Effect] = []
         if isinstance(message, WorkFailed):
             item = self._item(message.key)

@@ -49,7 +49,11 @@ SCRIPT_EXTENSIONS = (".sh", ".py", ".ts")
 
 
 def check_nodes(found: Findings, around: CheckContext | None) -> None:
-    """Run every check of every node."""
+    """Run all checks of single nodes and of the graph's model and MCP servers; add the problems to `found`.
+
+    Args:
+        around: the environment of the graph; None skips the checks that need it.
+    """
     around = around or CheckContext()
     for node in found.graph.nodes.values():
         if isinstance(node, FunctionNode):
@@ -434,7 +438,7 @@ _MOST_FILES, _MOST_CHARACTERS = 200, 1_000_000
 
 
 def check_keys(found: Findings, around: CheckContext) -> None:
-    """Check every template of every node."""
+    """Warn about template paths whose state key nothing writes, and about text in braces that is no path."""
     graph = found.graph
     known = known_keys(graph)
     # Every writer declares its keys, so any unknown key is a mistake, not only a near miss.
@@ -537,12 +541,12 @@ def _check_spaces(found: Findings, text: str, path: Path, known: Iterable[str]) 
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Template in a node.
+    """Template in a node, with its position.
 
     Attributes:
         text: the template.
         path: its position in the file.
-        update: True for a value of `state_updates`, where the scoped names exist.
+        update: True for a value of `state_updates`, which can read the names of `SCOPED`.
     """
 
     text: str
@@ -550,7 +554,7 @@ class Read(msgspec.Struct, frozen=True):
     update: bool = False
 
     def roots(self) -> list[str]:
-        """Return the state keys that it reads, without scoped names where these exist."""
+        """Return the state keys that the template reads, without `output`, `choice` and `input` in an update."""
         keys = dict.fromkeys(root_of(path) for path in compile_template(self.text).paths)
         return [key for key in keys if not (self.update and key in SCOPED)]
 
@@ -613,7 +617,7 @@ def known_keys(graph: Graph) -> set[str]:
 
 
 def writes_anything(graph: Graph) -> bool:
-    """Return True if keys that the file does not declare can appear at run time."""
+    """Return True if the graph has a node that can write keys which the file does not declare."""
     return any(
         (isinstance(node, ScriptNode) and not (isinstance(node, FunctionNode) and node.updates))
         or (isinstance(node, LlmNode | AgentNode) and node.output_schema and not node.output_schema.get("properties"))

@@ -60,14 +60,14 @@ NEVER_TOLERATED = (
     ShuttingDown,
     JournalError,
 )
-"""Errors that neither a fallback nor a tolerance catches.
+"""Errors that no `fallback`, `next` or `on_error` catches.
 
-These are the author's mistakes (also in the files of a child agent), a missing user, and the run's budgets.
-The shutdown of the root, and a journal that cannot store the next step, are further ones.
+They are the author's mistakes (also in the files of a child agent), a question without a user to answer it, exhausted
+budgets of the run, the shutdown of the root, and a journal that cannot store the next step.
 """
 
 PARTIAL_RESULTS = "kept"
-"""Attribute of an error: partial results, by the state key that they were meant for."""
+"""Name of an attribute of errors: results of a failed map, by the state key that they were meant for."""
 
 MOST_LISTED = 20
 """Most failures that one error lists; a map of thousands can fail in all of them."""
@@ -80,7 +80,7 @@ class ExtractionFailed(NodeFailed):
 
 
 def reworded(error: E, text: str) -> E:
-    """Return an equal error with another text; its `__cause__` is the original."""
+    """Return an error of the same class and attributes with another text; its `__cause__` is the original."""
     # bypasses `__init__`, whose further arguments are unknown; their attributes are copied instead
     copy = type(error).__new__(type(error), text)
     copy.__dict__.update(error.__dict__)
@@ -89,7 +89,10 @@ def reworded(error: E, text: str) -> E:
 
 
 def detached(error: CallboardError) -> CallboardError:
-    """Return a copy of a tolerated failure without traceback and causes, which would stay in memory."""
+    """Return a plain `CallboardError` with the text, `code`, `exit_code` and node of a tolerated failure.
+
+    It has no traceback and no cause, which would keep frames and their variables in memory.
+    """
     copy = CallboardError(str(error))
     copy.code, copy.exit_code, copy.node = error.code, error.exit_code, error.node
     return copy
@@ -114,9 +117,10 @@ def run_error(failures: Sequence[CallboardError], later: CallboardError | None) 
 
 
 def combined(failures: Sequence[tuple[str, CallboardError]]) -> CallboardError:
-    """Return one error for all failures of a step; each sentence describes its error.
+    """Return one error for all failures of a step, given as pairs of a sentence and the error that it describes.
 
-    Its class is that of the gravest: a mistake of the graph, else one with an exit code of its own, else the first.
+    The result has the class and attributes of one of them: of the first `GraphMistake`, else of the first error whose
+    exit code is neither 1 nor 6, else of the first. Its text has at most `MOST_LISTED` of the sentences.
     """
     text = "; ".join(sentence for sentence, _ in failures[:MOST_LISTED])
     if len(failures) > MOST_LISTED:

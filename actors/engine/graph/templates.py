@@ -49,8 +49,8 @@ _LETTERS = frozenset(string.ascii_letters + string.digits + "_")
 def name_character(more: str = "") -> str:
     """Return a regular expression for one character of a name, or one of `more`: `a-z`, `A-Z`, `0-9`, `_`, non-ASCII.
 
-    It names the other ASCII characters. To compile a class that names the range up to U+10FFFF takes 4 ms, and the
-    templates have a dozen of them: a tenth of the CPU of `callboard run`.
+    The expression excludes all other ASCII characters. One that lists the range up to U+10FFFF takes 4 ms to compile,
+    and a dozen of them would be a tenth of the CPU of `callboard run`.
     """
     return f"[^{re.escape(_others(more))}]"
 
@@ -75,10 +75,10 @@ Getter: TypeAlias = Callable[[State], Any]
 
 
 class CompiledTemplate:
-    """Compiled template.
+    """Compiled `{{path}}` template.
 
     Attributes:
-        text: its source.
+        text: the text that was compiled.
         paths: the paths it reads, without duplicates, in the order of their first appearance.
         single: the path, if the template is a single token with optional white space around it.
     """
@@ -170,7 +170,7 @@ class CompiledTemplate:
 
 @lru_cache(maxsize=4096)
 def compile_template(text: str) -> CompiledTemplate:
-    """Compile a template, with a cache."""
+    """Return the compiled template; the last 4,096 different texts are cached."""
     return CompiledTemplate(text)
 
 
@@ -220,7 +220,7 @@ def render(value: Any) -> str:
 
 
 def encode(value: Any) -> bytes:
-    """Return a value as compact JSON."""
+    """Return a value as compact JSON in UTF-8; integers may exceed 64 bits."""
     try:
         return _encode(value)
     except (OverflowError, msgspec.MsgspecError, TypeError):

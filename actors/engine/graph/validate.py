@@ -158,7 +158,7 @@ def _check_reach(found: Findings) -> None:
             "no_reachable_end",
             f"No end node is reachable from start node '{graph.start}' (script `_next` routing is not analyzed)",
             ("start",),
-            hint=f"lead to {' or '.join(ends)} by `next`, or declare a script's `routes`.",
+            hint=f"name {' or '.join(ends)} in the `next` of a node, or in the `routes` of a script.",
         )
 
 
@@ -196,7 +196,7 @@ MOST_STEPS = 500_000
 
 
 def check_parallel(found: Findings) -> None:
-    """Check every fan-out and every map."""
+    """Check every fan-out and every map; add the problems to `found`."""
     lanes = _Lanes(found)
     for node in found.graph.nodes.values():
         members = [found.graph.nodes[target] for target in dict.fromkeys(node.targets) if target in found.graph.nodes]
@@ -313,8 +313,9 @@ class _Lanes:
         self.left = MOST_STEPS
 
     def arrivals(self, members: list[AnyNode]) -> dict[str, dict[str, int]]:
-        """Return for each node the branches that reach it and their numbers of steps, up to the point where all lanes
-        meet.
+        """Return for each node the branches that reach it, with the number of super-steps that each needs.
+
+        The search ends where all lanes are at the same nodes, or when `left` is used up.
         """
         arrivals: dict[str, dict[str, int]] = {member.id: {member.id: 1} for member in members}
         lanes = {member.id: [member.id] for member in members}

@@ -497,11 +497,12 @@ def _most_messages(graph: Graph) -> Mapping[str, tuple[int, bool]]:
         users = begins or all(seed.role == "user" for seed in node.input)
         given = [says[source] for source in into[id]]
         gets[id] = (first + sum(count for count, _ in given), users and all(of_users for _, of_users in given))
-        says[id] = _source_line(node, gets[id])
+        says[id] = _most_outputs(node, gets[id])
     return gets
 
 
-def _source_line(node: Node, given: tuple[int, bool]) -> tuple[int, bool]:
+def _most_outputs(node: Node, given: tuple[int, bool]) -> tuple[int, bool]:
+    """Return the most messages that a node with these inputs outputs, and whether all are from a user."""
     if isinstance(node.config, LiteralConfig):
         return 1, node.config.role == "user"
     if isinstance(node.config, PassthroughConfig):

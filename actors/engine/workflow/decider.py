@@ -30,7 +30,7 @@ TURN = 64
 
 
 class WorkflowDecider:
-    """Decider of one run of a graph.
+    """Decider of one run of a workflow's graph.
 
     Args:
         warns: emit warnings.
@@ -50,12 +50,12 @@ class WorkflowDecider:
         self._effects: list[Effect] = []
 
     def begin(self, request: WorkflowBegun) -> list[Effect]:
-        """Fire the start nodes."""
+        """Return the firings of the start nodes, or what follows if these never wait."""
         self._todo.extend(self.machine.begin(request.task))
         return self._decided()
 
     def on(self, message: Message) -> list[Effect]:
-        """Handle the end of a firing, or the timer that ends a pause."""
+        """Return the firings that may begin after the end of a firing, or after the pause that `TURN` causes."""
         if isinstance(message, Fired):
             self._timed(message)
             self._todo.extend(self.machine.done(message))
@@ -106,7 +106,7 @@ class WorkflowDecider:
             effects.append(Finish(msgspec.structs.replace(machine.result(), order=[])))
 
     def _failed(self, message: WorkFailed) -> None:
-        """Handle a cancelled firing: repeat it with the failure as its output, or let it fail."""
+        """Treat a cancelled firing as failed; with `on_error: continue`, run its edges with the failure as output."""
         work = self.machine.under_way[message.key]
         place = self._structure.by_id[work.node]
         error = message.failure.restore().at(place.id)
@@ -143,7 +143,9 @@ def exited(structure: Structure, work: FireNode, fired: Fired) -> NodeExited:
 
 
 class UnitsDecider:
-    """Decider of a batch of units of a map or tree: runs each once, and returns the results in order.
+    """Decider of a batch of units of a map or tree: runs each once, and returns the results in the order of the units.
+
+    A unit that fails does not end the batch: its result holds the failure.
 
     Attributes:
         said: results so far, by index of the unit.

@@ -77,7 +77,7 @@ class EdgeFunctions:
             self._told = self._number
 
     def keeping(self, called: Called) -> Called:
-        """Return the row with the shared data of the processors, if that changed since the last row."""
+        """Return a call's journal row, with the processors' shared data if that changed since the last row."""
         if self._scope is None or self._number == self._told:
             return called
         self._told = self._number

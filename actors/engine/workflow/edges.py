@@ -85,7 +85,7 @@ class MissingFunction(msgspec.Struct, frozen=True):
 
 
 def predicate_of(condition: Condition, functions: Functions) -> Test | MissingFunction:
-    """Return the condition as a function."""
+    """Return the condition as a function, or the name of the function that it needs and that does not exist."""
     match condition:
         case Always():
             return lambda _text: True
@@ -179,11 +179,11 @@ LONGEST = 1_000
 """Most characters between braces that are looked up as a name."""
 
 Lookup: TypeAlias = Callable[[str], str | None]
-"""Return the text for a name, or None."""
+"""Function that returns the text for a name, or None for an unknown name."""
 
 
 def process_of(processor: Processor, functions: Functions) -> Process | MissingFunction:
-    """Return the processor as a function."""
+    """Return the processor as a function, or the name of the function that it needs and that does not exist."""
     match processor:
         case RegexExtract():
             return _extract(processor)
@@ -205,7 +205,7 @@ def process_of(processor: Processor, functions: Functions) -> Process | MissingF
 
 
 def with_text(message: Message, text: str) -> Message:
-    """Return the message with another content."""
+    """Return a copy of the message with this text as its content."""
     return msgspec.structs.replace(message, content=text)
 
 
@@ -247,7 +247,7 @@ def _taken(message: Message, result: Any) -> Message | None:
 
 
 def filled(text: str, lookup: Lookup) -> str:
-    """Return the text with its names replaced in one pass: inserted text is not expanded again."""
+    """Return the text with each `{{name}}` replaced in one pass: inserted text is not expanded again."""
 
     def put(match: re.Match[str]) -> str:
         path = match[1].strip()
@@ -288,7 +288,11 @@ BUILT_IN_PROCESSORS: dict[str, Change] = {"uppercase_payload": lambda text: text
 
 
 async def units_of(split: Split, messages: Sequence[Message]) -> list[Message]:
-    """Return the units as messages, in the order of the messages and of their texts."""
+    """Return the units as messages, in the order of the messages and of their texts.
+
+    Raises:
+        NodeFailed: a pattern takes too long or needs too much memory (see `matching`).
+    """
     match split:
         case ByMessage():
             return list(messages)

@@ -79,7 +79,10 @@ class Pattern:
         self.names = known.groupindex.keys()
 
     def is_in(self, text: str) -> bool | Awaitable[bool]:
-        """Return whether the pattern matches somewhere; an awaitable if that takes long. Raises like `each`."""
+        """Return whether the pattern matches anywhere; an awaitable of that if it takes longer than `AT_ONCE`.
+
+        Raises the errors of `each`, when the awaitable is awaited.
+        """
         found = self._at_once(text, 0, 1)
         return self._is_in_later(text) if found is None else bool(found)
 

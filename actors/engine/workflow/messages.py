@@ -25,12 +25,12 @@ TASK = "TASK"
 
 
 def seeded(seed: Seed) -> Message:
-    """Return the message of a queue entry in the file."""
+    """Return a message that the file puts into a node's queue or output."""
     return Message(role=seed.role, content=seed.content)
 
 
 def signed(message: Message, source: str) -> Message:
-    """Return the message with a source: its own, else this one."""
+    """Return the message with `source` as its source, unless it has one already."""
     return message if message.source is not None else msgspec.structs.replace(message, source=source)
 
 
@@ -100,7 +100,7 @@ MOST_OF_INPUT = 200
 
 
 def heading(message: Message) -> str:
-    """Return the heading of a message, with its source."""
+    """Return the heading of a message in prompts and questions: its source and role."""
     # DevAll's heading, word for word.
     return f"=== INPUT FROM {message.source or 'UNKNOWN'} ({message.role}) ===\n\n"
 

@@ -74,8 +74,9 @@ def module_name(file: Path, directory: Path | None) -> str:
 
 
 def roots_of(file: Path) -> list[Path]:
-    """Return the first search path for imports of a file with functions: the parent of `functions/`, else the working
-    directory.
+    """Return the directory that imports of a file with functions search first, as a list of one path.
+
+    It is the parent of `functions/`, or the working directory if the file is not below such a directory.
     """
     above = [place.parent for place in file.absolute().parents if place.name == "functions"]
     return above[:1] or [Path.cwd()]
@@ -122,8 +123,8 @@ class WorkflowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         file: path of the workflow.
-        structure: its graph; None if its edges name functions, because these belong to a run.
-        named: these functions.
+        structure: its graph; None if its edges name functions of files or `code_save_and_run`, which belong to a run.
+        named: those functions.
     """
 
     name: str

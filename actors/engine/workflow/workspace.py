@@ -70,7 +70,10 @@ class WorkflowWorkspace:
         return self._path
 
     def free_name(self, stem: str) -> str:
-        """Reserve a name for a code file; the file is not created yet."""
+        """Return an unused name for a code file and reserve it in this run; `path` must have been called before.
+
+        The file is not created yet. May be called in threads.
+        """
         assert self._path is not None
         with self._choosing:  # units of a map call this in threads
             name = next(name for name in names(stem) if name not in self._chosen and not (self._path / name).exists())

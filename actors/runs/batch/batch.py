@@ -68,7 +68,7 @@ async def run_batch(
     max_failures: int | None = None,
     mark_over: Callable[[str], None] = lambda _: None,
 ) -> GivenUp | None:
-    """Run the tasks. Return when all have ended, or after giving up, when the tasks under way have ended.
+    """Run the tasks. Return when all have ended, or, after giving up, when those already begun have ended.
 
     Args:
         mark_over: called for each run whose result is on disk.

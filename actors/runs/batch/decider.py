@@ -35,7 +35,7 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchDecider:
-    """Decider of one batch; it finishes with a `GivenUp`, or with None.
+    """Decider of one batch; it finishes with a `GivenUp`, or with None if every task was begun.
 
     Args:
         at_once: maximum of concurrent tasks.
@@ -54,13 +54,16 @@ class BatchDecider:
         self._given_up: GivenUp | None = None
 
     def begin(self, request: BatchBegun) -> list[Effect]:
-        """Begin the first tasks."""
+        """Return the work of the first `at_once` tasks; without tasks, the end of the batch."""
         self._left = iter(range(request.tasks))
         self._with_vars = request.with_vars
         return self._next(self._at_once)
 
     def on(self, message: Message) -> list[Effect]:
-        """Judge a task that has ended, and begin the next one."""
+        """Return the next task after the end of one, or the end of the batch if no task is left or it gives up.
+
+        A result that cannot be stored, or a crash, ends the batch at once with that failure.
+        """
         if isinstance(message, TaskEnded):
             if message.lost is not None:
                 return [Finish(failure=Failure.of(ResultsLost(message.lost)))]

@@ -200,7 +200,7 @@ def _append(file: int, data: bytes) -> None:
 
 
 class TaskRuns:
-    """Mapping from tasks to durable runs.
+    """Assignment of durable runs to the tasks of a batch, by ids that are derived from the tasks (see the module).
 
     Args:
         results: the file of results.
@@ -241,7 +241,7 @@ class TaskRuns:
         raise AssertionError("unreachable: it counts for ever")
 
     def of(self, task: BatchTask) -> tuple[str, bool]:
-        """Return the id of the task's run, and whether that run is to be resumed."""
+        """Return the id of the task's run, and True if that run was interrupted and can be resumed, else a new id."""
         tries = self._tries(task)
         last = self._interrupted.get(tries[-1]) if tries else None
         if last is not None and not last.why_not:
@@ -253,7 +253,7 @@ class TaskRuns:
         self._interrupted.pop(run, None)
 
     def holds(self, run: str, over: Callable[[], None]) -> None:
-        """Note how to mark a run as over; see `RunCallbacks.holds`."""
+        """Store the function that marks a run as over, until `mark_over` is called; see `RunCallbacks.holds`."""
         self._over[run] = over
 
     def mark_over(self, run: str) -> None:

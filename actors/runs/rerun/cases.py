@@ -73,7 +73,7 @@ class CaseFile(msgspec.Struct, frozen=True):
     cases: Cases
 
     def settled(self, case: Case) -> Case:
-        """Return a case with the defaults of its file."""
+        """Return the case with the file's defaults for all keys that the case leaves out; variables are merged."""
         defaults = self.cases.defaults
         values = {
             name: getattr(defaults, name)
@@ -85,7 +85,7 @@ class CaseFile(msgspec.Struct, frozen=True):
 
 
 def find_cases(paths: Sequence[str], config_dir: Path) -> list[CaseFile]:
-    """Return the files of cases. Blocking.
+    """Find and read the files of cases. Blocking.
 
     Args:
         paths: files, directories searched recursively, or names of agents; none for the working directory.
@@ -193,7 +193,7 @@ async def run_cases(
     jobs: int = 8,
     on_result: Callable[[CaseResult], None] | None = None,
 ) -> list[CaseResult]:
-    """Execute the cases of these files.
+    """Execute the cases of these files; a case that fails, or cannot begin, does not affect the others.
 
     Args:
         wanted: only cases whose file or name contains this text, ignoring case.
@@ -369,7 +369,7 @@ class ObservedRun:
         self.asked: list[str] = []
 
     def hear(self, event: Event) -> None:
-        """Process an event of the run."""
+        """Record the tool call or the question that the event reports; ignore other events and permissions."""
         # The event shortens long arguments, so the text may be no JSON.
         if isinstance(event.data, ToolStarted) and event.id:  # calls by scripts have no id
             text = event.data.arguments
@@ -383,7 +383,7 @@ class ObservedRun:
 
 
 def unmet(expect: Expect, outcome: Outcome, seen: ObservedRun, seconds: float) -> list[str]:
-    """Return the differences between a run and its case, without the verdicts of judges."""
+    """Return a sentence for each expectation that the run does not meet, without the verdicts of judges."""
     return [
         *_of_end(expect, outcome),
         *_of_output(expect, outcome),
@@ -494,12 +494,12 @@ def _of_calls(expect: Expect, seen: ObservedRun) -> Iterator[str]:
             continue
         if call.times is not None and len(fit) == call.times:
             continue
-        times = "" if call.times is None else f" {call.times} times, but {len(fit)}"
-        yield f"{_name(call)} is not called{times}; called are: {_listed(seen.calls)}"
+        times = "" if call.times is None else f" {call.times} times, but {len(fit)} times"
+        yield f"{_name(call)} was not called{times}; the calls were: {_listed(seen.calls)}"
     for tool in expect.no_calls:
         made = [each for each in seen.calls if each.tool == tool]
         if made:
-            yield f"{tool} is called: {_listed(made)}"
+            yield f"{tool} was called, but `no_calls` forbids it: {_listed(made)}"
 
 
 def _fits(call: ExpectedCall, made: ObservedCall) -> bool:
@@ -515,7 +515,8 @@ def _of_questions(expect: Expect, seen: ObservedRun) -> Iterator[str]:
     asked = iter(seen.asked)
     for wanted in expect.asks:
         if not any(differs(wanted, text) is None for text in asked):
-            yield f"{_quoted_value(wanted)} is not asked, or not in this order; asked are: {_quoted_value(seen.asked)}"
+            questions = _quoted_value(seen.asked)
+            yield f"{_quoted_value(wanted)} was not asked, or not in this order; the questions were: {questions}"
             break
 
 

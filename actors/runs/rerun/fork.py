@@ -132,7 +132,10 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def begins(self, run: str, changes: ForkChanges) -> tuple[list[StoredRow], RunPast]:
-        """Return the first rows of the fork with this id, for whichever process executes it. Raises as `play` does."""
+        """Return the first rows of the fork, with `run` as its id and with the changes, and the history in them.
+
+        Any process can execute the fork from these rows. Raises as `play` does.
+        """
         rows = written(changed(prefix(self.rows, self.at, run), changes))
         return rows, past_of(rows)
 
@@ -364,7 +367,7 @@ def cut(rows: list[Placed], at: At, nodes: list[Entered]) -> int:
 
 
 def done_behind(rows: list[Placed], at: int, nodes: Sequence[Entered] = ()) -> tuple[str, ...]:
-    """Return descriptions of the external effects of a run after a row, finished or not."""
+    """Return descriptions of the external effects after row number `at`, finished or not: a fork repeats them."""
     named = steps(rows, nodes)
     again = (named[number - 1] for number in done_again(rows, at))
     return tuple(step.text if step.where in ("", step.text) else f"{step.where}: {step.text}" for step in again)

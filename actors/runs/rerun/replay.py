@@ -319,7 +319,7 @@ class ReplayedScopes(Scopes):
 
 
 class ReplayedPlayer(JournalPlayer):
-    """Player that gives its decider the recorded messages, in the order of the rows."""
+    """Journal player of a replay: it passes the recorded messages to its decider, in the order of the rows."""
 
     __slots__ = ("_index", "_recorded", "_sequencer")
     lines_up = True

@@ -83,7 +83,7 @@ def entered(rows: Sequence[Placed], plan: GraphPlan) -> list[Entered]:
     """Return the visits of the run's own graph, with the rows after which they began.
 
     Raises:
-        Exception: the rows do not belong to this graph.
+        Exception: of any class, if the rows do not belong to this graph.
     """
     # Rows have keys and no node names. Running the decider again over its messages shows the node of each key.
     decider, found, uses = GraphDecider(plan), [], dict[int, int]()

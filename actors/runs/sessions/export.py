@@ -35,7 +35,7 @@ def as_json(stored: Stored) -> str:
 
 
 def as_markdown(stored: Stored) -> str:
-    """Return the conversation as Markdown."""
+    """Return the whole conversation as Markdown; long tool results are shortened."""
     session = stored.session
     lines = [f"# {session.title or stored.label}", ""]
     facts = {"session": stored.id, "agent": stored.agent, "model": session.model, "owner": session.meta.owner}

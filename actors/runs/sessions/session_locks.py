@@ -5,7 +5,7 @@
 
 Turns of one session run one after another, in the order of their requests. The file is read when a turn begins (if it
 has changed) and written when the turn ends, for whatever reason. All other operations on sessions are also here,
-including operations of outside callers (see `access`).
+including operations of outside callers, whose permissions `store` checks.
 
 Two mechanisms exclude each other's writers. Within a process, the session's actor grants one `Loan` at a time.
 Between processes, the lock file does. A change without the lock, for example by an editor, shows in the file's stamp,
@@ -44,7 +44,7 @@ IDLE = 300.0
 
 
 class Sessions:
-    """Sessions of a root. `store` has their files; `created` counts the sessions that this process has created."""
+    """Sessions of a root. `store` has their files; `created` counts the sessions that `create` has made here."""
 
     def __init__(self, services: Services) -> None:
         self.store: SessionStore = SessionStore(services.config_dir)
@@ -249,17 +249,30 @@ class Sessions:
         return await _threaded(self.store.list, agent, everywhere=everywhere and agent is None, caller=caller)
 
     async def get(self, caller: Caller | None, name: str, *, agent: str | None = None) -> Stored:
-        """Return the session with this id or alias."""
+        """Return the session with this id, or with this alias among the sessions of `agent`.
+
+        Raises:
+            NotFound, Denied: the session does not exist, or has another owner.
+        """
         return await self._found(caller, name, agent, "read:sessions")
 
     async def delete(self, caller: Caller | None, name: str, *, agent: str | None = None) -> None:
-        """Delete the session permanently."""
+        """Delete the session permanently.
+
+        Raises:
+            NotFound, Denied: the session does not exist, or has another owner.
+            Conflict: a turn is under way, here or in another process.
+        """
         stored = await self._found(caller, name, agent, "write:sessions")
         async with self._alone(stored):
             await _threaded(self.store.delete, stored.id, stored.agent, caller=caller)
 
     async def rename(self, caller: Caller | None, name: str, alias: str, *, agent: str | None = None) -> SessionMeta:
-        """Replace the session's alias."""
+        """Replace the session's alias.
+
+        Raises:
+            Conflict: another session has the alias, or a turn is under way.
+        """
         stored = await self._found(caller, name, agent, "write:sessions")
         async with self._alone(stored):
             return await self._meta(await _threaded(self.store.rename, stored.id, alias, stored.agent, caller=caller))
@@ -375,7 +388,7 @@ class Loan:
 class LiveSession:
     """Body of a session's actor: it grants turns, one at a time, in the order of the requests.
 
-    Two writers of one process never run concurrently; the lock file excludes other processes (see `disk.files`).
+    Two writers of one process never run concurrently; the lock file excludes other processes (see `files`).
 
     Attributes:
         busy: True while a turn is under way.

@@ -265,7 +265,7 @@ class SessionStore:
         return lock
 
     def in_use(self, stored: Stored) -> Conflict:
-        """Return the error for a caller that cannot get the lock."""
+        """Return the error for a session that is locked by another process; it names that process if it is known."""
         pid = holder(scope_of(self.config_dir, stored.agent).folder(stored.id) / "lock")
         by = f"process {pid}" if pid is not None else "another process"
         return Conflict(f"session '{stored.label}' is in use by {by}; try again when that is done")
@@ -550,7 +550,7 @@ def id_of(scope: SessionScope, alias: str, warn: Warn) -> str | None:
 
 
 def is_there(scope: SessionScope, id: str) -> bool:
-    """Return whether the session exists, copied or not."""
+    """Return whether the session exists, also as an older program's file that was not copied yet."""
     return scope.state(id).is_file() or alias_of_legacy(scope, id) is not None
 
 

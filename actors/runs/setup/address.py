@@ -69,7 +69,10 @@ class ReachedAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look_up(text: str, key: str = "", within: float = WITHIN) -> ReachedAddress:
-    """Ask each base URL that the address can mean for its list of models, with `key` if there is one."""
+    """Ask each base URL that the address can mean for its list of models, with `key` if there is one. Blocks.
+
+    Returns the first base that lists models or requires a key, else the problem of the attempt that got furthest.
+    """
     bases = bases_of(text)
     if isinstance(bases, ReachedAddress):
         return bases
@@ -147,7 +150,7 @@ def _name_of(host: str, port: int | None) -> str:
 
 class _Unfollowed(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Raises the redirect as an HTTPError."""
+        """Return None, which makes urllib raise the redirect as an `HTTPError`."""
         return
 
 

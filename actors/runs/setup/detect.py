@@ -82,7 +82,7 @@ USUAL = (
 
 
 def places(environ: Mapping[str, str]) -> list[ModelServer]:
-    """Return the addresses to try."""
+    """Return the addresses of model servers to try: those that the environment names, then the usual ports."""
     ollama = ModelServer(
         name="ollama",
         title="Ollama",
@@ -181,7 +181,7 @@ class UsableProvider(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def model(self) -> str:
-        """The id of the model to begin with."""
+        """Id of the preferred model, `client:model`; "" if the provider has no model yet."""
         return f"{self.client.name}:{self.models[0]}" if self.models else ""
 
     @property

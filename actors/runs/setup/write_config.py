@@ -26,7 +26,7 @@ _MODEL = re.compile(r"model[ \t]*:(?P<value>[ \t]+[^#\n]*?)?(?P<rest>[ \t]*(?:#[
 
 
 def new_config(offer: UsableProvider, model: str, api_key: str = "") -> str:
-    """Return a file for one model.
+    """Return the text of a new config.yaml that selects one model.
 
     Args:
         model: one of the offer's models, or another one.
@@ -35,7 +35,7 @@ def new_config(offer: UsableProvider, model: str, api_key: str = "") -> str:
     lines = [
         "# Written by `callboard setup`, which can be called again. `callboard schema settings` has all keys.",
         "",
-        "# The model of all that names none; `callboard models list` has others, -m asks another one for once.",
+        "# Default model. `callboard models list` shows others; `-m CLIENT:MODEL` selects one for a single run.",
         f"model: {scalar(f'{offer.client.name}:{model}')}",
     ]
     entry = client_lines(offer, api_key)
@@ -136,7 +136,7 @@ def scalar(text: str) -> str:
 def _where_its_key_is(offer: UsableProvider, api_key: str) -> str:
     if api_key:
         return f"The key is in the vault: `callboard vault update {api_key.strip('{}')}` changes it."
-    return f"The key is that of the environment: {offer.key}."
+    return f"The key is read from the environment variable {offer.key}."
 
 
 def _has_all(before: Settings, after: Settings, offer: UsableProvider, *, added: bool) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ....work.tools.functions import Function
 
 _REPEATABLE = ("read", "idempotent")
-"""Effects of functions that are repeated after a crash without a question to the user."""
+"""Declared effects of functions that are called again after a crash without a question to the user."""
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -68,9 +68,14 @@ def signature_of(function: Function) -> Signature:
 
 
 async def run_function_node(me: Actor, job: NodeJob) -> NodeResult:
-    """Call the function within the node's timeout.
+    """Call the function within the node's timeout; the clock stops while the function waits for a user.
 
-    In a durable run it is called once in all incarnations, unless its declared effect is repeatable.
+    In a durable run, a call that was running when a process died is repeated if the function's declared effect is
+    `read` or `idempotent`. Otherwise `on_unknown` decides (`may_run`). A stored result is never computed again.
+
+    Raises:
+        TimedOut: the timeout has passed.
+        NodeFailed: the state cannot hold the returned value, or it is no mapping and the node has no `state_updates`.
     """
     node = job.node
     assert isinstance(node, FunctionNode)

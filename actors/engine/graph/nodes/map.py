@@ -63,7 +63,7 @@ class Items(msgspec.Struct, frozen=True):
     needs: tuple[str, ...]
 
     async def run(self, me: Actor, work: RunNode) -> NodeDone:
-        """Run an item's whole branch as a remote child, and return its exit."""
+        """Run an item's whole branch as a remote child; return its end, whether it failed or not."""
         job, node, index = self.job, self.node, work.item
         assert index is not None
         began = trio.current_time()
@@ -102,7 +102,9 @@ class Items(msgspec.Struct, frozen=True):
 async def run_branch(
     me: Actor, plan: GraphPlan, branch: Branch, context: RunContext, depth: int, result: GraphResult, record: Record
 ) -> GraphResult:
-    """Run one item of a map whose decider is in another run; the item's result is in the returned state.
+    """Run one item of a map whose decider is in another run.
+
+    The state of the returned result has one key, the map's `output_key`, with the item's result.
 
     Args:
         result, record: see `run_graph`.

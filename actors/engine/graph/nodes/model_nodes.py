@@ -57,7 +57,10 @@ Answer with the JSON alone.
 
 
 async def run_llm_node(me: Actor, job: NodeJob) -> NodeResult:
-    """Run the prompt; with an `output_schema`, the keys of the answer become writes."""
+    """Send the prompt to the model and return its answer, converted to the `output_schema` if the node has one.
+
+    The keys of a converted answer that is an object become writes.
+    """
     node = job.node
     assert isinstance(node, LlmNode)
     prompt = job.strict(node.prompt)
@@ -75,10 +78,10 @@ async def run_llm_node(me: Actor, job: NodeJob) -> NodeResult:
 
 
 async def extract(me: Actor, job: NodeJob, text: str, schema: dict[str, Any]) -> Any:
-    """Return the structured value of a text; the node's own model serves as extractor.
+    """Return the value of a text that fits the schema; the node's own model serves as extractor (see the module).
 
     Raises:
-        ExtractionFailed: no valid value; with the exit code of the model's error, if that was the reason.
+        ExtractionFailed: the extractor returned no valid value, or its model failed (with that error's exit code).
     """
     node = job.node
     attempts = node.max_attempts if isinstance(node, LlmNode) else 3
@@ -300,7 +303,14 @@ def read_json(text: str, schema: dict[str, Any] | None) -> tuple[Any, list[str]]
 
 
 async def run_agent_node(me: Actor, job: NodeJob) -> NodeResult:
-    """Run the child agent and return its text, converted to the `output_schema` if the node has one."""
+    """Run the child agent and return its text, converted to the `output_schema` if the node has one.
+
+    The keys of a converted answer that is an object become writes.
+
+    Raises:
+        NodeFailed: the child would exceed the maximum depth of agents.
+        ExtractionFailed: the text could not be converted.
+    """
     node = job.node
     assert isinstance(node, AgentNode)
     depth = job.depth + 1
@@ -348,7 +358,10 @@ async def _with_attempts(me: Actor, job: NodeJob, node: AgentNode, call: AgentCa
 
 
 async def run_rag_node(me: Actor, job: NodeJob) -> NodeResult:
-    """Search for the query; the result is `{context, sources, chunks}`."""
+    """Search the node's knowledge base for the query; the result is `{context, sources, chunks}`.
+
+    The writes of the node are only those of its `state_updates`.
+    """
     node = job.node
     assert isinstance(node, RagNode)
     query = job.strict(node.query)

@@ -15,7 +15,13 @@ PREPARED = ("answers", "default")
 
 
 async def run_approval_node(me: Actor, job: NodeJob) -> NodeResult:
-    """Ask for a choice; `routes` has the targets of the listed choices, `on_other` that of any other answer."""
+    """Ask for a choice; `routes` has the targets of the listed choices, `on_other` that of any other answer.
+
+    After `timeout` seconds without an answer the run continues at `on_timeout`.
+
+    Raises:
+        QuestionTimeout: the time has passed, and the node has no `on_timeout`.
+    """
     node = job.node
     assert isinstance(node, ApprovalNode)
     question = Question(
@@ -41,8 +47,13 @@ async def run_approval_node(me: Actor, job: NodeJob) -> NodeResult:
 async def run_input_node(me: Actor, job: NodeJob) -> NodeResult:
     """Ask for a text.
 
-    An empty answer means the default. A user who gives an invalid answer is asked again; an invalid answer of any
-    other source fails the node.
+    An empty answer means the default, which is valid even if it violates `validation` (see `default_is_validated`).
+    After `timeout` seconds without an answer the run continues at `on_timeout` with the default.
+
+    Raises:
+        NodeFailed: the answer violates `validation`, and it was not given by a user, who is asked again instead
+            (unless `input_asks_once`).
+        QuestionTimeout: the time has passed, and the node has no `on_timeout`.
     """
     node = job.node
     assert isinstance(node, InputNode)

@@ -56,7 +56,12 @@ PREFIX, SUFFIX = "state-", ".json"
 
 
 async def run_script_node(me: Actor, job: NodeJob) -> NodeResult:
-    """Run the script; its keys become writes, its `_next` the target."""
+    """Run the script; the keys that it prints become writes, and its key `_next` the target.
+
+    Raises:
+        NodeFailed: the script cannot be started, exits with an error, or prints no JSON object.
+        TimedOut: the node's timeout has passed.
+    """
     await imported(PROCESSES)
     from .....supervisors.process import QUICK_STOP, Completed, run_process
 

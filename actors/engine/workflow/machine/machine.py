@@ -41,7 +41,7 @@ from .structure import Cycle, Layer, NodeEdges, Structure, listed
 
 
 class WorkflowWarning(msgspec.Struct, frozen=True):
-    """Warning for the author of the file."""
+    """Warning for the author of the workflow file; becomes a `Warned` event."""
 
     code: str
     message: str
@@ -84,7 +84,7 @@ VOTE = "MAJORITY_VOTE"
 
 
 def majority(votes: Iterable[str]) -> Message:
-    """Return the most frequent vote, and the first of several; blank votes count only if all are blank."""
+    """Return the most frequent vote, the first of equally frequent ones; blank votes count only if all are blank."""
     given = list(votes)
     counts = Counter([vote for vote in given if vote.strip()] or given)
     # `most_common` keeps the order of insertion among equal counts.
@@ -205,7 +205,7 @@ class StateMachine:
         return Crossing(crossing.way, over(way, fired.outputs[crossing.arrives]), crossing.fires)
 
     def remembers(self) -> tuple[object, ...]:
-        """Return queued messages and outputs."""
+        """Return the queued messages and the outputs, whose memory introspection measures."""
         return self._queues, self._outputs
 
     def result(self) -> MachineResult:

@@ -99,7 +99,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def message_of(key: int, said: Said) -> NodeCodeDone:
-    """Return the result as a message."""
+    """Return the result of a node's code as a message for a decider or a journal row."""
     return NodeCodeDone(
         key,
         outputs=said.outputs,
@@ -110,7 +110,7 @@ def message_of(key: int, said: Said) -> NodeCodeDone:
 
 
 def restored(said: NodeCodeDone) -> Said:
-    """Return the result from a message."""
+    """Return the result that `message_of` has put into a message."""
     return Said(
         outputs=said.outputs,
         trace=said.trace,
@@ -349,7 +349,11 @@ def role_of(unit: Unit, text: str) -> str:
 async def multiplied(
     dynamic: Dynamic, inputs: Sequence[Message], run: Run, rules: WorkflowRules
 ) -> tuple[Message, ...]:
-    """Return the output of a node that runs per unit."""
+    """Return the output of a node that runs per unit; without any unit it runs once on its other inputs, if it has any.
+
+    Raises:
+        GraphMistake: there are more than `MOST_UNITS` units.
+    """
     static = tuple(message for message in inputs if not message.dynamic)
     units = await units_of(dynamic.split, [message for message in inputs if message.dynamic])
     if len(units) > MOST_UNITS:
@@ -385,7 +389,11 @@ _SECONDS = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 
 
 def counted(config: LoopCounterConfig, gate: Gate) -> tuple[tuple[Message, ...], Gate]:
-    """Return the output of a loop_counter at this visit, and its new state."""
+    """Return the output of a loop_counter at this visit, and its new state.
+
+    Before visit number `max_iterations` the output is empty. From then on it is the counter's message: at every visit,
+    or, with `reset_on_emit`, at every `max_iterations`-th visit.
+    """
     visits = gate.visits + 1
     if visits < config.max_iterations:
         return (), Gate(visits)
@@ -399,7 +407,7 @@ def timed(
     """Return the output of a loop_timer at this visit, and its new state.
 
     Before the time is over the output is empty, or the inputs for a passthrough. Afterwards it is the timer's
-    message, which a passthrough outputs only once.
+    message. A passthrough outputs that message once, and its inputs again at later visits.
     """
     since = now if gate.since is None else gate.since
     over = now - since >= config.max_duration * _SECONDS[config.duration_unit]

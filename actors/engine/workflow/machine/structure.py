@@ -135,7 +135,7 @@ class NodeEdges:
 
 
 class Cycle:
-    """Strongly connected nodes.
+    """Cycle of a graph: strongly connected nodes, which run round after round.
 
     Attributes:
         places: its members, in the order of the file.
@@ -228,7 +228,11 @@ class Structure:
         self._known[id(graph)] = self
 
     def within(self, place: NodeEdges) -> Structure:
-        """Return the structure of a subgraph node's graph; nodes with the same graph share it."""
+        """Return the structure of a subgraph node's graph; nodes with the same graph share it.
+
+        Raises:
+            GraphMistake: the file of the subgraph was not loaded.
+        """
         config = place.node.config
         assert isinstance(config, SubgraphConfig)
         graph = config.graph
@@ -314,5 +318,5 @@ def _waves(after: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
 
 
 def listed(places: Iterable[NodeEdges]) -> str:
-    """Return the names of nodes as text for users."""
+    """Return the quoted ids of nodes, with commas, for messages."""
     return ", ".join(f"'{place.id}'" for place in places)

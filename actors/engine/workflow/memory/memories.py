@@ -68,7 +68,7 @@ _ENDS_THE_RUN = (BudgetReached, TurnsReached, ShuttingDown)
 
 @final
 class Memories:
-    """Open memory stores of one run of a graph."""
+    """Memory stores of one run of a graph, opened at their first use; `close` closes them."""
 
     def __init__(self, run: WorkflowRun, graph: Graph, home: Path | None) -> None:
         self._run = run
@@ -143,7 +143,11 @@ class Memories:
         return found
 
     async def remember(self, me: Actor, node: Node, inputs: Sequence[Message], output: str) -> None:
-        """Write a node's inputs and output to its stores."""
+        """Write a node's inputs and output to its stores; a store that cannot be written only causes a warning.
+
+        Raises:
+            BudgetReached, TurnsReached, ShuttingDown: the run has to end.
+        """
         for use in _uses(node):
             store = self._store(use.name) if use.write else None
             if store is None:
@@ -255,7 +259,7 @@ class Memories:
                         yield store.name, ".kb"
 
     def _passing(self, name: str) -> Path | None:
-        """Return the path of a store that ends with the run; None for in memory."""
+        """Return the path of a store that ends with the run; None to keep it in memory."""
         return None if self._of_run is None else self._of_run / f"{_digest(name)}.memory"
 
     def _home(self, name: str, ending: str) -> Path:

@@ -115,7 +115,7 @@ class OrWords(msgspec.Struct):
     _embedder: Embedder | None = None
 
     async def prepare(self, me: Actor, model: str | None = None) -> None:
-        """Load the secrets that this model needs, or the default model."""
+        """Load the secrets that this embedding model needs; None stands for the user's default model."""
         knowledge = self.context.knowledge.of(me)
         await knowledge.embedders.prepare(model or knowledge.settings.rag_embedding_model)
 
@@ -156,7 +156,7 @@ class OrWords(msgspec.Struct):
             return await self._embedder.embed(me, texts, query=query)
 
     def stands_in(self, error: Exception) -> bool:
-        """Return True if the word index replaces embeddings after this failure."""
+        """Return True if the word index may replace embeddings after this failure (see the module)."""
         if not self.allowed:
             return False
         if self.named is None:  # a model that the user has chosen must work
@@ -243,7 +243,7 @@ class Documents(msgspec.Struct, MemoryStore):
 
 
 def specs(source: FileSource, base: Path) -> list[str]:
-    """Return a source as entries of `documents:`."""
+    """Return a file source as entries of `documents:`: a path, or globs for the chosen files of a directory."""
     path = Path(source.path).expanduser()
     if not path.is_absolute() and not (base / path).exists() and path.exists():
         path = path.absolute()  # DevAll resolves its paths against the current directory
@@ -276,7 +276,7 @@ class _Found(msgspec.Struct):
 
 
 class Mem0(MemoryStore):
-    """Client of one mem0 store."""
+    """Memory store in the mem0 service; it sends only the nodes' inputs, not their outputs."""
 
     # The service accepts no key, so a repeated write would store the text twice.
     repeatable = False
@@ -337,7 +337,7 @@ _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+")
 
 
 def likeness(question: str, text: str) -> float:
-    """Return the similarity, from 0 to 1."""
+    """Return the similarity of two texts by words and letters, from 0 to 1 (see the module)."""
     asked, told = question[:COMPARED].lower(), text[:COMPARED].lower()
     if not asked or not told:
         return 0.0

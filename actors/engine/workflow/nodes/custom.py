@@ -47,7 +47,14 @@ def _code(type: str) -> Code:
 
 
 async def run_custom_node(me: Actor, job: Job) -> Said:
-    """Run the plugin's code. It may have side effects, so a durable run never repeats it without asking."""
+    """Run the plugin's code and return its result.
+
+    The code may have side effects: in a durable run `on_unknown` decides whether code is repeated that was running when
+    a process died.
+
+    Raises:
+        GraphMistake: no installed package provides the node type, its code cannot be loaded, or it returns no `Said`.
+    """
     if scope_of(me) is None and playback.get() is None:
         return await _run_custom(me, job)
 

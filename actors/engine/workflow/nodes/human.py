@@ -18,7 +18,7 @@ from ..messages import Message, heading, remembered
 
 
 async def run_human_node(me: Actor, job: Job) -> Said:
-    """Ask the user, and store the answer in the node's memories."""
+    """Show the inputs and the node's memories to the user; return the answer, and write it to those memories."""
     config = job.node.config
     assert isinstance(config, HumanConfig)
     blocks = [config.description.strip()] if config.description and config.description.strip() else []

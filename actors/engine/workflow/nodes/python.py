@@ -80,7 +80,12 @@ class PythonScript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_python_node(me: Actor, job: Job) -> Said:
-    """Run the code; return its output, or a report of its failure, as one message."""
+    """Run the code; return its output, or a report of its failure, as one message.
+
+    Raises:
+        GraphMistake: `encoding` names no text encoding.
+        NodeFailed: the workspace or the file of the code cannot be written.
+    """
     config = job.node.config
     assert isinstance(config, PythonConfig)
     text = config.code if config.code is not None else code_in(job.inputs[-1].text if job.inputs else "")
@@ -135,7 +140,7 @@ def code_in(text: str) -> str:
 
 
 def failure(reason: str, status: int | None = None, stderr: str = "") -> str:
-    """Return the output that reports failed code."""
+    """Return the report of failed code, which is the node's output in place of stdout."""
     # DevAll's report, line by line. Conditions of its workflows search for the first line.
     lines = [CODE_FAILED, reason]
     if status is not None:
@@ -146,7 +151,10 @@ def failure(reason: str, status: int | None = None, stderr: str = "") -> str:
 
 
 async def run_script(me: Actor, script: PythonScript) -> str:
-    """Return the output of the code, or a report of its failure."""
+    """Run the code in its own process; return its stdout, or a report of its failure.
+
+    A failure is any exit status but 0, a limit that the code exceeds, and with `must_end` the time limit.
+    """
     heard, began = me.stream.heard, trio.current_time()
     if heard:
         me.emit(ToolStarted(tool=script.file.name))

@@ -34,7 +34,10 @@ def turn(names: list[str]) -> None:
 
 
 def replay(flow: Any, state: Any, names: list[str]) -> tuple[str, dict[str, str]]:
-    """Return the result, or the text for each of `names` that runs. Stops at their layer."""
+    """Return the result of the workflow and an empty mapping, or "" and the prompt of each of `names` that runs.
+
+    With `names` the replay stops at their layer, so that later answers need not exist yet.
+    """
     nodes = flow["nodes"]
     queues = {name: list(node["seeds"]) for name, node in nodes.items()}
     for name in flow["start"]:
@@ -56,7 +59,7 @@ def replay(flow: Any, state: Any, names: list[str]) -> tuple[str, dict[str, str]
 
 
 def spoken(name: str, node: Any, inputs: list[Any], state: Any) -> list[Any]:
-    """Return the output of a node."""
+    """Return the output of a node: computed for a literal or passthrough, else the answer in the state."""
     if node["kind"] == "literal":
         return [message(node["role"], node["content"], name, fixed=True)]
     if node["kind"] == "passthrough":
@@ -73,7 +76,7 @@ def message(role: str, text: str, source: str | None = None, *, fixed: bool = Fa
 
 
 def deliver(edge: Any, source: str, given: Any, queue: list[Any], triggered: set[str]) -> None:
-    """Apply an edge to a message, if its condition is met."""
+    """Send a message over an edge: if the condition is met, add it to the target's queue and trigger the target."""
     if not met(edge["condition"], given["text"]):
         return
     text = processed(edge["process"], given["text"]) if edge["carries"] else ""

@@ -42,7 +42,7 @@ class RunConnection:
         self._answers = os.fdopen(os.dup(1), "wb", buffering=0)
 
     def read(self) -> Any:
-        """Return the next line; None at the end."""
+        """Block until the next line of stdin and return its JSON; None at the end."""
         line = self._calls.readline()
         return json.loads(line) if line else None
 
@@ -94,7 +94,7 @@ def shared() -> dict[str, Any]:
 
 
 def value_of(call: dict[str, Any], line: RunConnection) -> Any:
-    """Return the function's result."""
+    """Call the function that a call names, and return its result; a condition's result becomes a bool."""
     host = hosted(call, line)
     key = (call["file"], call["function"])
     if key not in FUNCTIONS:
@@ -125,7 +125,7 @@ def hosted(call: dict[str, Any], line: RunConnection) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """Return the result of a function, also of an async one."""
+    """Return the value; an awaitable is first run to its end in a new event loop."""
     if inspect.isawaitable(value):
         import asyncio
 

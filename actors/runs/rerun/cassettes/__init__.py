@@ -37,7 +37,7 @@ def playback_of(
     loose: bool = False,
     durable: bool = False,
 ) -> Playback | None:
-    """Return the recording or the replay of a run; None for neither.
+    """Return the playback that records a run into the file `record`, or replays it from `replay`; None for neither.
 
     Raises:
         UsageError: the arguments contradict each other, or the cassette does not exist.

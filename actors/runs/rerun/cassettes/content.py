@@ -140,7 +140,7 @@ class RequestContent(msgspec.Struct, frozen=True):
 
 
 def content_of(request: ChatRequest, paths: NamedPaths, ids: CallIds) -> RequestContent:
-    """Return the content of a request."""
+    """Return a request in the form that a cassette stores and compares: named paths, counted ids, pieces by hash."""
     # Stored once by hash: each request repeats all earlier messages, so a cassette would grow quadratically.
     pieces: dict[str, Any] = {}
 
@@ -243,10 +243,10 @@ def as_json(value: Any) -> Any:
 
 
 def as_value(value: Any, kind: type[T]) -> T:
-    """Return the value of this type.
+    """Return the value of this type that `as_json` has converted.
 
     Raises:
-        msgspec.ValidationError: the JSON does not fit the type.
+        msgspec.ValidationError, KeyError, TypeError: the JSON does not fit the type.
     """
     if kind is object:
         if isinstance(value, dict) and value.keys() == {"shown"}:

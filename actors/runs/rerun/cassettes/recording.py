@@ -127,7 +127,7 @@ class CassetteRecording:
         return found
 
     def policy(self, question: Question) -> Verdict:
-        """Leave the question to others."""
+        """Return `PASS`: users and parent agents answer, as without a recording."""
         del question
         return PASS
 

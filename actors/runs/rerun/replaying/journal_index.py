@@ -229,7 +229,10 @@ class JournalIndex:
         return self._first_unreached(self._ends, path)
 
     def result_of(self, path: str) -> int | None:
-        """Return `end_of` if that row is not given, and the work ended by itself: cancelled work had no result."""
+        """Return the index of the row with the result of this path's work; None if none remains.
+
+        Rows that are given or reached do not count, nor does the end of cancelled work, which has no result.
+        """
         for place in self._ends.get(_placed(path), ()):
             row = self.row(place)
             cancelled = isinstance(row, MessageRow) and isinstance(row.message, WorkFailed) and not row.message.crashed
@@ -245,10 +248,10 @@ class JournalIndex:
         return next((place for place in places.get(_placed(path), ()) if not self._reached[place]), None)
 
     def is_due(self, path: str, key: int | None) -> bool:
-        """Return whether the decider of this path received an external message first.
+        """Return whether the decider of this path received mail at this point of the original run.
 
-        With a key: mail that arrived before the end of the work of this key, which the decider does in place. With
-        None: whether the next message is mail, or comes from a descendant.
+        With a key, this is mail that arrived before the end of the in-place work with this key. With None, it is the
+        decider's next message, if that is mail or comes from a descendant.
         """
         for message in self._messages(path):
             if isinstance(message, TeamMessage | PersonSays):

@@ -75,7 +75,11 @@ class AttachmentStore:
         persist: bool = True,
         deduplicate: bool = False,
     ) -> AttachmentRecord:
-        """Add a file, or a copy of it."""
+        """Add a file, by default as a copy in the store's directory; return its record.
+
+        With `deduplicate`, a file of equal content that was added before is returned instead. Raises
+        `FileNotFoundError` if the file does not exist.
+        """
         source = Path(file_path)
         if not source.exists():
             raise FileNotFoundError(f"Attachment source not found: {source}")

@@ -32,7 +32,7 @@ class FileLock:
         return self._file is not None
 
     def acquire(self, timeout: typing.Optional[float] = None) -> FileLock:
-        """Wait for the lock."""
+        """Block until the lock is free; raise `Timeout` after `timeout` seconds (by default those of the object)."""
         self._depth += 1
         if self._file is not None:
             return self

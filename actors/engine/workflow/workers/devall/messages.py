@@ -51,7 +51,7 @@ class AttachmentRef:
     metadata: Json = dataclasses.field(default_factory=dict)
 
     def to_dict(self, include_data: bool = True) -> Json:
-        """Return the reference as JSON, without unknown fields."""
+        """Return the reference as JSON, without fields that are None or empty; `include_data` keeps the data URI."""
         found = {key: value for key, value in dataclasses.asdict(self).items() if value not in (None, {})}
         if "data_uri" in found and not include_data:
             found["data_uri"] = "[omitted]"
