@@ -61,7 +61,7 @@ class Failure(msgspec.Struct, frozen=True):
         return error
 
 
-__all__ = ["Down", "Message"]  # of the kernel; names defined here are public as well
+__all__ = ["Down", "Message"]  # re-exported from `kernel.messages`
 
 
 class PersonSays(Message, frozen=True, kw_only=True, tag=31, array_like=True):

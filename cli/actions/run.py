@@ -183,7 +183,7 @@ def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | Non
         BrokenPipeError: the reader of stdout has closed the pipe.
     """
     logging.configure()  # loading a target may already log
-    # A cassette has the answers too; the user of today is not asked.
+    # A cassette contains the recorded answers, so a replay asks no user.
     person = person_at_terminal(no_input=flags.no_input or flags.replay is not None)
     tape = playback_of(flags.record, flags.replay, loose=flags.loose, durable=bool(flags.durable))
     # Events go to the same terminal, where a redrawn tree would erase them.

@@ -272,7 +272,7 @@ async def test_a_port_that_is_taken_is_named(place: Place) -> None:
     place.configure(redirect_uri=f"{place.server.url}/callback")
     code, _, err = await place.run("auth", "login", "lab", "--no-browser")
     assert code == 3
-    assert f"can't listen on port {place.server.port} of 127.0.0.1" in err
+    assert has_message(err, "io.oauth.authorization._listeners", port=place.server.port, address="127.0.0.1")
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_signing_in_is_seen_used_and_ended(
 ) -> None:
     code, out, err = callboard("mcp", "call", "docs", "read")
     assert code == 3
-    assert "sign in: callboard auth login mcp:docs" in err
+    assert has_message(err, "work.mcp.auth.access.remedy", name="docs")
     assert callboard("auth", "status")[1] == "  mcp:docs  not signed in; callboard auth login mcp:docs\n"
 
     code, out, err = callboard("auth", "login", "mcp:docs", "--scope", "more")

@@ -172,7 +172,8 @@ def test_files_of_runs_that_cant_be_written_end_it_too_and_what_was_done_stays(
     (here / "one.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: a}}]}\n")
     monkeypatch.setattr(Saved, "_write", full)
     code, out, err = callboard("run", "one.yaml", "go", "--save", "runs", "-q")
-    assert (code, out, err) == (1, "a\n", "callboard: the run could not be saved to runs: No space left on device\n")
+    assert (code, out) == (1, "a\n")
+    assert has_message(err, "runs.files.Saved._failed", directory="runs", error="No space left on device")
     code, out, err = callboard("batch", "one.yaml", "t.csv", "--save", "runs", "-q", "--max-parallel", "1")
     assert (code, out) == (1, "")
     assert err == (

@@ -168,7 +168,8 @@ def test_a_session_in_use_by_another_process_is_told(
     assert lock is not None
     code, out, err = callboard("ask", "-s", "x", "hi")
     assert (code, out) == (2, "")
-    assert f"session 'x' is in use by process {os.getpid()}" in err.splitlines()[-1]
+    in_use, by = "runs.sessions.store.SessionStore.in_use", f"process {os.getpid()}…"
+    assert has_message(err.splitlines()[-1], in_use, label="x", by=by)
     assert "waiting" in err.splitlines()[0]
     assert callboard("sessions", "delete", "x")[0] == 2
     lock.release()

@@ -77,7 +77,7 @@ async def fork_run(hub: Hub, caller: Caller, wanted: method_structs.ForkRun) -> 
     fork = await trio.to_thread.run_sync(read.fork, wanted.at)
     if wanted.dry_run:
         return method_structs.Forked(run=None, at=fork.at, again=list(fork.again))
-    # Only here: a dry run starts nothing, so limits do not apply to it.
+    # After the dry run, which starts nothing: the limits do not apply to it.
     hub.check_open()
     hub.running.check_room()
     return method_structs.Forked(run=await _begun(hub, caller, info, fork, wanted), at=fork.at, again=list(fork.again))

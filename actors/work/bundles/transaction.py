@@ -173,7 +173,7 @@ def _follow(base: Path, journal: InstallJournal) -> None:
 def _put(base: Path, put: PutFile) -> None:
     staged, target = base / STAGING / put.staged, base / put.path
     if not staged.exists():
-        return  # done before an interruption
+        return  # an earlier attempt, which was interrupted, has moved it already
     if put.personal:
         target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)

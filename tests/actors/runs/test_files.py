@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.messages import has_message
 
 import callboard
 from callboard.actors.runs.files import Saved
@@ -61,7 +62,9 @@ async def test_a_run_whose_files_find_no_room_is_done_all_the_same(
     (tmp_path / "flow.yaml").write_text("graph: {nodes: [{id: A, type: literal, config: {content: hello}}]}\n")
     outcome = await callboard.run(tmp_path / "flow.yaml", "go", save=tmp_path / "runs", config_dir=tmp_path)
     assert (outcome.status, outcome.output, outcome.exit_code) == ("done", "hello", 1)
-    assert outcome.save_error == (
-        f"the run could not be saved to {tmp_path}/runs/{outcome.run_id}: No space left on device"
+    assert outcome.save_error is not None
+    directory = f"{tmp_path}/runs/{outcome.run_id}"
+    assert has_message(
+        outcome.save_error, "runs.files.Saved._failed", directory=directory, error="No space left on device"
     )
     assert outcome.to_wire()["unsaved"] == outcome.save_error

@@ -92,7 +92,7 @@ async def run_python_node(me: Actor, job: Job) -> Said:
     code = textwrap.dedent(text).strip()
     if not code:
         return _text_output(failure("No executable code segment found"))
-    # Before the code runs: its output could not be read afterwards.
+    # Before the code runs: its output could not be decoded afterwards, and its effects would be lost.
     _check_encoding(config.encoding)
     workspace = job.shared.workspace
     directory = await workspace.path()

@@ -501,7 +501,7 @@ class Listening:
             self._on_change(what)
 
     def acknowledged(self) -> None:
-        """Handle the server's acknowledgement of a subscription."""
+        """Mark the subscription as active, and report changes of all that the previous one covered."""
         self._settled.set()
         heard, self._heard = self._heard, self._asked
         if self._on_change is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from support.messages import says
 from support.waiting import until
 
 import callboard
@@ -78,7 +79,7 @@ async def test_the_id_of_a_run_under_way_is_refused_and_that_run_goes_on() -> No
     async with callboard.Root() as root, trio.open_nursery() as nursery:
         nursery.start_soon(first)
         await asked.wait()
-        with pytest.raises(Conflict, match="run-a already exists, and is under way"):
+        with pytest.raises(Conflict, match=says("runs.first_row.check_id.3", run="run-a")):
             await run(root, "run-a")
         with pytest.raises(Conflict, match="run-a is already being executed by this process"):
             await root.resume("run-a", agent=CLERK)

@@ -130,7 +130,8 @@ async def test_another_process_that_works_with_it_is_named_or_waited_for(agent_r
         while not heard.endswith(b"\n"):
             heard += await holder.stdout.receive_some(10)
         assert heard == b"held\n"
-        with pytest.raises(Conflict, match=f"'shared' is in use by process {holder.pid}"):
+        in_use, by = "runs.sessions.store.SessionStore.in_use", f"process {holder.pid}…"
+        with pytest.raises(Conflict, match=says(in_use, label="shared", by=by)):
             await say(agent_runner.root, None, "shared", RunRequest(prompt="hi"))
         with pytest.raises(Conflict, match=says("runs.sessions.store.SessionStore.in_use")):
             await sessions.delete(None, "shared")

@@ -234,7 +234,7 @@ async def test_another_builder_is_waited_for(knowing: AgentRunner) -> None:
             outcome = await knowing.run("flour", on_event=on_event)
     assert "flour" in outcome.output
     [warned] = [each.message for each in knowing.of("run.warning") if each.code == "knowledge_busy"]
-    assert f"is being built by process {os.getpid()}" in warned
+    assert has_message(warned, "work.knowledge.base.layout.BaseLayout.build_lock.2", who=f"process {os.getpid()}…")
 
 
 async def test_the_wait_for_another_builder_is_bounded(knowing: AgentRunner, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from support.fake_mcp_http import Stream, Talk, fake_mcp
 from support.fake_models import Request
 from support.mcp_processes import McpProcesses
 from support.mcp_protected import ProtectedServers, serve_protected
-from support.messages import says
+from support.messages import has_message, says
 
 from callboard.actors.work.mcp.auth.access import TRIES
 from callboard.actors.work.mcp.auth.sign_in import sign_in, sign_out
@@ -59,7 +59,7 @@ async def test_without_a_sign_in_the_command_is_named(protected_servers: Protect
         with pytest.raises(McpSignInNeeded) as caught:
             await one.call(one.scope(), "docs", "read")
     assert "answered initialize with HTTP 401" in str(caught.value)
-    assert str(caught.value).endswith("; sign in: callboard auth login mcp:docs")
+    assert has_message(str(caught.value), "work.mcp.auth.access.remedy", name="docs")
     assert (caught.value.exit_code, caught.value.scopes) == (3, ())
     assert protected_servers.opened == []
 
