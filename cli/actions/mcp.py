@@ -36,7 +36,7 @@ from ...actors.work.tools.permissions import Permissions
 from ...actors.work.tools.tool import Arguments, Json, Tool, ToolSpec
 from ...protocol.environment import REFERENCE
 from ...protocol.errors import CallboardError, ConfigError, InvalidFile, McpLost, UsageError
-from ...protocol.mcp.config import McpConfig, Server
+from ...protocol.mcp.config import McpConfig, Server, entry_of
 from ...protocol.mcp.model import McpTool as ServerTool
 from ...protocol.problems import Problem, errors_in
 from ...supervisors import Actor
@@ -332,7 +332,7 @@ async def _in_time(server: Server, asking: Awaitable[T]) -> T:
         return await asking
     raise McpLost(
         f"MCP server '{server.name}' did not list its resources and prompts within {server.timeout_seconds:g} s "
-        f"(timeout_seconds of its entry, {server.where})"
+        f"(timeout_seconds of {entry_of(server)})"
     )
 
 

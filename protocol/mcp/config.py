@@ -195,6 +195,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.oauth if isinstance(self.oauth, OAuth) else OAuth()
 
 
+def entry_of(server: Server) -> str:
+    """Return the words for a server's entry in an error, with file and line; a program's server has neither."""
+    return f"its entry, {server.where}" if server.where else "its entry"
+
+
 class McpConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Usable servers, and the problems of the file.
 

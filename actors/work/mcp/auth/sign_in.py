@@ -34,7 +34,7 @@ import trio
 from .....protocol.decoding import convert
 from .....protocol.errors import ConfigError, McpLost, OAuthRefused, UpstreamError, UsageError
 from .....protocol.jsonrpc import encode_request
-from .....protocol.mcp.config import OAuth, Server
+from .....protocol.mcp.config import OAuth, Server, entry_of
 from .....protocol.mcp.model import HANDSHAKE, META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN
 from .....protocol.version import VERSION
 from ....io.http.headers import challenge_of
@@ -237,7 +237,7 @@ def _settings(server: Server) -> OAuth:
         why = 'the server\'s entry has "oauth": false'
     else:
         why = "the server's entry sets the header Authorization"
-    raise UsageError(f"MCP server '{server.name}' needs no sign-in: {why} ({server.where})")
+    raise UsageError(f"MCP server '{server.name}' needs no sign-in: {why} ({entry_of(server)})")
 
 
 async def _registered(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Never
 import trio
 
 from .....protocol.errors import ActorFailed, CallboardError, McpLost
-from .....protocol.mcp.config import Server
+from .....protocol.mcp.config import Server, entry_of
 from .....protocol.mcp.model import HANDSHAKE, LogMessage
 from .....protocol.version import VERSION
 from .....supervisors import Actor, Ref
@@ -105,7 +105,7 @@ async def connect(
                 what += (
                     f", not counting {attempt.downloads:.0f} s in which '{server.command}' was downloading its package"
                 )
-            what += f" (raise `start_timeout_seconds` of its entry, {server.where})"
+            what += f" (raise `start_timeout_seconds` of {entry_of(server)})"
             raise texts.lost(server.name, what + attempt.junk, attempt.words)
         watch = me.spawn(attempt.watch, name="watch")
         try:

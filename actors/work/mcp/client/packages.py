@@ -40,7 +40,7 @@ from msgspec.structs import replace
 
 from .....protocol.decoding import decode_json
 from .....protocol.errors import McpUnsent, ProcessError, TimedOut
-from .....protocol.mcp.config import Server
+from .....protocol.mcp.config import Server, entry_of
 from .....supervisors import Actor
 from .....supervisors.process import run_process
 from ....io.atomic_write import write_whole
@@ -369,7 +369,7 @@ async def _install(
             refused = "".join(f" [the sandbox blocked its access to {host}]" for host in held.refused_hosts)
             raise McpUnsent(_failed(server, package, f"{_last_lines(output)}{refused}"))
     except TimedOut as error:
-        why = f"the download took more than {most:g} s (raise `start_timeout_seconds` of its entry, {server.where})"
+        why = f"the download took more than {most:g} s (raise `start_timeout_seconds` of {entry_of(server)})"
         raise McpUnsent(_failed(server, package, why)) from error
     except ProcessError as error:
         raise McpUnsent(_failed(server, package, str(error))) from error

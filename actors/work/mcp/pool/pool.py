@@ -46,7 +46,7 @@ from .....protocol.errors import (
     TooManyRestarts,
 )
 from .....protocol.jsonrpc import UNREADABLE
-from .....protocol.mcp.config import McpConfig, PoolSettings, Server, ToolList, resolved
+from .....protocol.mcp.config import McpConfig, PoolSettings, Server, ToolList, entry_of, resolved
 from .....protocol.mcp.model import Implementation, LogMessage, McpTool
 from .....supervisors import Actor, Breaker, Lease, Pool, Root
 from .....supervisors.histogram import LatencyHistogram
@@ -482,7 +482,7 @@ class ServerOpener:
         if tools is None:
             raise McpLost(
                 f"MCP server '{server.name}' did not list its tools within {server.start_timeout_seconds:g} "
-                f"s (raise `start_timeout_seconds` of its entry, {server.where})"
+                f"s (raise `start_timeout_seconds` of {entry_of(server)})"
             )
         named = [tool for tool in tools if 0 < len(tool.name) <= LONGEST_NAME and tool.name.isprintable()]
         if len(named) < len(tools) and not live.open:
