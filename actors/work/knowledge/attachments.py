@@ -89,10 +89,11 @@ async def attached(context: SourceContext, files: Sequence[str], query: str, emb
         context: its base is the working directory; its environment locates the last reply.
         files: attachments in the forms that the module lists.
         query: the prompt, used to select passages if there is too much text.
-        embedder: called if there is too much text.
+        embedder: returns the embedder; called only if there is too much text.
 
     Raises:
-        UsageError: an attachment can't be read, or all together exceed `MOST`.
+        UsageError: an attachment can't be read or has no text; all together exceed `MOST`; or passages must be
+            selected, and the query is empty or matches none.
         ConfigError: there is too much text, and no embedding model.
     """
     if not files:

@@ -1,4 +1,4 @@
-"""Events of knowledge base builds: a few per second at most, and one at the end."""
+"""Events of knowledge base builds: progress, at most once in `EVERY` seconds of a phase, and the result at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN = 3
 def telling(
     me: Actor, what: str, also: Callable[[BuildProgress], None] | None = None
 ) -> Callable[[BuildProgress], None]:
-    """Return an `on_progress` callback that emits progress events of a build.
+    """Return an `on_progress` callback that emits progress events of a build, while the actor's stream has listeners.
 
     Args:
         me: actor whose events they are.
@@ -76,6 +76,6 @@ def report_built(me: Actor, recipe: Recipe, report: BuildReport) -> None:
 
 
 def listed(names: list[str] | tuple[str, ...], between: str = ", ") -> str:
-    """Return the first names, joined, and the number of the others."""
+    """Join the first `SHOWN` names, and add how many more there are."""
     rest = len(names) - SHOWN
     return between.join([*names[:SHOWN], *([f"and {rest} more"] if rest > 0 else [])])

@@ -32,13 +32,13 @@ def folder(config_dir: Path) -> Path:
 
 
 def names(config_dir: Path) -> list[str]:
-    """Return the names of all bases, including Loki's."""
+    """Return the names of all bases that a file defines, including Loki's, sorted."""
     folders = (folder(config_dir), user_folder("rags", config_dir))
     return sorted({path.stem for each in folders if each.is_dir() for path in each.glob("*.yaml") if path.is_file()})
 
 
 def file_of(name: str, config_dir: Path) -> Path | None:
-    """Return the definition file of the base with this name; None if there is none."""
+    """Return the definition file of the base with this name; None if there is none. Our file wins over Loki's."""
     if not _NAME.fullmatch(name):
         return None
     files = (folder(config_dir) / f"{name}.yaml", user_folder("rags", config_dir) / f"{name}.yaml")
@@ -46,7 +46,7 @@ def file_of(name: str, config_dir: Path) -> Path | None:
 
 
 def warnings(name: str, config_dir: Path) -> list[Problem]:
-    """Return the problems in the file of the base of this name that do not prevent its use.
+    """Return the problems in the base's definition file that do not prevent its use; none for a file of Loki's.
 
     Raises:
         InvalidFile: the file has errors.

@@ -64,7 +64,7 @@ class RunKnowledge:
         self._ready: set[Path] = set()
 
     def within(self, account: Account | None) -> RunKnowledge:
-        """Return a copy that charges the account of an agent or node with limits of its own."""
+        """Return a copy that charges this account of an agent or node; None for the account of the run."""
         lower = copy.copy(self)
         lower._account = account  # noqa: SLF001 - a copy of this object
         return lower
@@ -128,7 +128,7 @@ class RunKnowledge:
         return await done(me, OutsideEffect("attachments", "files", list(files)), str, read)
 
     def of(self, me: Actor) -> Knowledge:
-        """Return the knowledge service of the process, which charges its work for this run to the run's meter."""
+        """Return the knowledge service of the process, after registering this run's meter with it."""
         service = self._service()
         service.charges.begin_run(me.stream.run, self._meter, may_wait=self._may_wait)
         return service
@@ -159,7 +159,7 @@ async def make_ready(
 
     Args:
         me: actor whose events and questions these are.
-        rebuild: rebuild it in any case.
+        rebuild: rebuild it even if it exists, and do not import Loki's file.
         agreed: build it without asking the user.
 
     Raises:

@@ -115,12 +115,12 @@ class Knowledge:
 
     @property
     def statistics(self) -> PoolStatistics:
-        """Number of open bases, and of their uses."""
+        """Statistics of the pool of open bases."""
         return self._pool.statistics
 
     @property
     def default_model(self) -> str:
-        """Id of the embedding model if none is named."""
+        """Id of the embedding model that is used if a recipe names none."""
         return self.settings.rag_embedding_model or DEFAULT
 
     def embedder(self, model: str | None = None, *, batch: int | None = None) -> Embedder:
@@ -135,7 +135,11 @@ class Knowledge:
         return self._turns.setdefault(recipe.directory, trio.Lock())
 
     async def meta(self, recipe: Recipe) -> GenerationMeta | None:
-        """Return the metadata of the base on disk; None if there is none."""
+        """Return the metadata of the base on disk; None if there is none.
+
+        Raises:
+            KnowledgeError: the base is broken.
+        """
         layout = BaseLayout(recipe.directory)
 
         def read_meta() -> GenerationMeta | None:
@@ -160,7 +164,7 @@ class Knowledge:
             me: owner of the reading processes, and source of the progress events.
             rebuild: reuse nothing of the existing base.
             wait: seconds to wait for another builder.
-            on_progress: called often.
+            on_progress: called with each progress report, without a rate limit.
 
         Raises:
             KnowledgeBusy: another process builds the base for longer than `wait`.
@@ -180,7 +184,7 @@ class Knowledge:
         return report
 
     async def takes_over(self, recipe: Recipe) -> bool:
-        """Return whether the first build imports a file of Loki's."""
+        """Return whether the recipe has a file of Loki's, which the first build imports."""
         if recipe.upstream is None or not recipe.upstream.is_file():
             return False
         from .loki_import import is_loki_file
@@ -354,7 +358,7 @@ class Knowledge:
 
     @asynccontextmanager
     async def base(self, recipe: Recipe) -> AsyncIterator[KnowledgeBase]:
-        """Return the open base, shared with all other runs.
+        """Lease the open base for the block; it is shared with all other runs.
 
         Raises:
             KnowledgeMissing: there is no base.
@@ -454,7 +458,11 @@ _part_account: ContextVar[Account | None] = ContextVar("account", default=None)
 
 @final
 class Charges:
-    """Meters and accounts for the requests of a process's knowledge, by run."""
+    """Attribution of the cost of knowledge requests: the meter and the account that each request is charged to.
+
+    A request is charged to the meter of its run. Inside `on` it is charged to another meter, and inside `within` it is
+    reserved in another account.
+    """
 
     def __init__(self) -> None:
         self._runs: dict[str, tuple[Meter, bool]] = {}
@@ -489,11 +497,11 @@ class Charges:
             _part_account.reset(before)
 
     def may_wait(self, me: Emitter) -> bool:
-        """Return whether requests of the caller may wait for the limiter."""
+        """Return whether requests of this actor may wait for the limiter, as its run has set; True outside of runs."""
         return self._found(me)[1]
 
     def account(self, me: Emitter) -> Account | None:
-        """Return the account for requests of the caller; None if nothing is limited."""
+        """Return the account for requests of this actor; None if nothing is limited."""
         account = _part_account.get()
         if account is not None:
             return account
@@ -501,7 +509,7 @@ class Charges:
         return None if meter is None else meter.account
 
     def used(self, me: Emitter, model: str, tokens: TokenUsage, cost: float | None) -> UsageUpdate | None:
-        """Count the usage of a request. Return the totals of the run, if the request belongs to one."""
+        """Count the usage of a request on its meter. Return the totals of the run; None for work outside of runs."""
         meter, _ = self._found(me)
         totals = None if meter is None else meter.count(model, tokens, cost)
         return totals if _own_meter.get() is None else None

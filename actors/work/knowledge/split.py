@@ -49,7 +49,7 @@ class TextPiece(NamedTuple):
         start, end: its positions.
         heading: headings above it.
         before: text repeated before it, such as a table's first row.
-        whole: it is complete, so it may be joined with its neighbour.
+        whole: it was not cut, so it may be joined with an adjacent whole piece.
     """
 
     start: int
@@ -94,13 +94,13 @@ class Cutter:
         self._overlap = overlap
 
     def fits(self, start: int, end: int, before: str = "") -> bool:
-        """Return whether that part fits into a chunk."""
+        """Return whether the text between these positions fits into a chunk, after the repeated text `before`."""
         return end - start + len(before) <= self.room
 
     def cut(self, piece: TextPiece, levels: Sequence[CutLevel], *, by_lines: bool = False) -> Iterator[TextPiece]:
-        """Yield the piece in chunks.
+        """Yield the piece whole if it fits into a chunk; else cut it at the strongest positions of `levels`.
 
-        Chunks overlap, with `by_lines` by whole lines only. Without the overlaps, they are exactly the piece.
+        Adjacent chunks overlap; with `by_lines`, by whole lines only. Without the overlaps, they are exactly the piece.
         """
         if self.fits(piece.start, piece.end, piece.before):
             yield piece

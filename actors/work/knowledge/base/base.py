@@ -105,6 +105,7 @@ class KnowledgeBase:
 
         Raises:
             KnowledgeError: the vector is not of this base's model, or files of the base are broken.
+            trio.ClosedResourceError: the base was closed.
         """
         limit = top_k * RERANKED if rerank else top_k
         async with self._reading() as generation:
@@ -139,7 +140,7 @@ class KnowledgeBase:
                 after = (rows[-1].document, rows[-1].ordinal)
 
     async def refresh(self) -> bool:
-        """Switch to the current generation. Return whether there was a newer one.
+        """Switch to the current generation. Return False if it is open already, or if the base was closed meanwhile.
 
         Reads in progress finish with the old generation, which is closed afterwards.
         """
@@ -190,7 +191,7 @@ async def _opened(layout: BaseLayout, limiter: trio.CapacityLimiter) -> Generati
     return await trio.to_thread.run_sync(Generation, layout, limiter=limiter)
 
 
-# --- changes since the build: the same comparison that a build makes first, without writing anything
+# --- changes since the build: the comparison that a build makes first
 
 
 class SourceChanges(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +212,7 @@ class SourceChanges(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def changes(base: KnowledgeBase, sources: AsyncIterable[KnowledgeSource | Unreadable]) -> SourceChanges:
-    """Compare a base with its sources. Only sources with another or unknown size or modification time are read."""
+    """Compare a base with its sources, without writing anything. Only sources that fail `same_stamp` are read."""
     known = {each.source: each for each in await base.sources()}
     lost = {each.source: each for each in (await base.lost()).sources}
     seen: set[str] = set()
@@ -247,7 +248,10 @@ async def changes(base: KnowledgeBase, sources: AsyncIterable[KnowledgeSource | 
 
 
 def same_stamp(known: KnownSource, source: KnowledgeSource) -> bool:
-    """Return whether size, modification time and reader are unchanged, so that the source need not be read."""
+    """Return whether size, modification time and reader are unchanged, so that the source need not be read.
+
+    False if the modification time of the last build is unknown.
+    """
     stamp = (source.size, source.mtime)
     return known.mtime is not None and (known.size, known.mtime) == stamp and known.digest.startswith(source.reader)
 
@@ -354,7 +358,7 @@ class Generation:
         return plain / length if 0 < length < math.inf else None
 
     def _selection(self, filters: tuple[str, ...]) -> Selection:
-        """Return the documents that match these filters. Cached, because a generation never changes."""
+        """Return the documents that match one of these filters. Cached, because a generation never changes."""
         import numpy as np
 
         if (known := self._selections.get(filters)) is not None:

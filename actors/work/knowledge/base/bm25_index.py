@@ -50,7 +50,7 @@ def write_words(
 
     Args:
         directory: emptied first.
-        before: index of the previous generation.
+        before: index of the previous generation, whose files are linked or copied; None to start with an empty index.
         without: documents of the previous generation to leave out.
     """
     import tantivy
@@ -103,10 +103,11 @@ class WordIndex:
         return self._searcher.num_docs
 
     def search(self, text: str, limit: int, documents: Sequence[int] | None = None) -> list[tuple[int, float]]:
-        """Return the chunks with the most and rarest words of `text`, by number, with their scores; best first.
+        """Return numbers and BM25 scores of chunks with any of the first `MAX_WORDS` different words; best first.
 
         Args:
-            documents: search only in these.
+            limit: most chunks to return.
+            documents: search only in these documents; None for all.
         """
         from tantivy import Occur, Query
 

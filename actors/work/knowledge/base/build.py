@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOOK_AGAIN = 0.2
-"""Seconds between two attempts to get the lock of another builder."""
+"""Seconds between two attempts to get the lock that another builder holds."""
 
 CLOSE_WITHIN = 10.0
 """Seconds in which a cancelled build may commit its results."""
@@ -91,6 +91,8 @@ async def build(
 ) -> BuildReport:
     """Make the base in this directory contain exactly these sources.
 
+    Unreadable sources retain their previous content, except in a rebuild.
+
     Args:
         me: the actor on whose behalf the embedder works.
         directory: created if it is missing.
@@ -105,7 +107,8 @@ async def build(
 
     Raises:
         KnowledgeBusy: another builder holds the lock.
-        KnowledgeError: the base was built with another model or language, is broken, or the disk is full.
+        KnowledgeError: the base was built with another model, dimension or language, or is broken; the disk is full;
+            or a rebuild of an existing base finds no text, and some of its sources are unreadable.
     """
     layout = BaseLayout(directory)
     limiter = trio.CapacityLimiter(1)
@@ -142,8 +145,11 @@ async def build(
 async def drop(directory: Path) -> None:
     """Remove a base, and the directory if it contains nothing else. Open readers can still read it.
 
+    A missing directory is no error.
+
     Raises:
         KnowledgeBusy: a build of it is running.
+        KnowledgeError: the directory contains other files, and no base.
     """
     layout = BaseLayout(directory)
     limiter = trio.CapacityLimiter(1)
@@ -447,6 +453,7 @@ def begin(layout: BaseLayout, base: int, model: str, settings: BaseSettings, *, 
         if not base:
             db.executescript(SCHEMA)
         elif resplit:
+            # An empty digest matches no source, so each one is read and split.
             db.execute("UPDATE sources SET digest = ''")
             db.commit()
         # the highest numbers ever used, also by deleted rows
@@ -488,7 +495,6 @@ class BuildWork:
             with suppress(sqlite3.Error):  # a full disk: the error already raised says so
                 self.commit()
         finally:
-            # An empty digest matches no source, so each one is read and split.
             self._db.close()
 
     def commit(self) -> None:
@@ -530,6 +536,7 @@ class BuildWork:
                 "INSERT INTO documents (origin, source, kind, title) VALUES (?, ?, ?, ?)",
                 (origin, document.source, document.kind, document.title),
             ).lastrowid
+            # An unchanged chunk has the same id and reuses its number; None lets SQLite assign the next one.
             self._db.executemany(
                 "INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [
@@ -569,13 +576,12 @@ class BuildWork:
     # --- vectors -------------------------------------------------------------------------------------------------
 
     def pending_count(self) -> int:
-        """Return the number of chunks without a vector."""
+        """Return the number of new chunks without a vector."""
         [pending] = self._db.execute(COUNT_PENDING, (self.plan.last_chunk,)).fetchone()
         return int(pending)
 
     def pending(self, after: int, limit: int) -> list[ChunkRow]:
-        """Return the next chunks without a vector, after a number."""
-        # An unchanged chunk has the same id and reuses its number; None lets SQLite assign the next one.
+        """Return up to `limit` new chunks without a vector, with numbers above `after`, sorted by number."""
         values = (max(after, self.plan.last_chunk), limit)
         return [row(each) for each in self._db.execute(f"{ROWS} {PENDING} ORDER BY c.number LIMIT ?", values)]
 

@@ -73,7 +73,11 @@ class BaseLayout:
         return sorted(int(name.removeprefix(PREFIX)) for name in names if name.removeprefix(PREFIX).isdigit())
 
     def number(self) -> int:
-        """Return the number of the current generation; 0 if there is none."""
+        """Return the number of the current generation; 0 if there is none.
+
+        Raises:
+            KnowledgeError: the file `current` does not contain the name of a generation.
+        """
         try:
             name = self.current.read_text(errors="replace").strip()
         except FileNotFoundError:
@@ -87,7 +91,7 @@ class BaseLayout:
         """Return the metadata of a generation.
 
         Raises:
-            KnowledgeError: its format is not `FORMAT`, or files of it are missing or truncated.
+            KnowledgeError: its format is not `FORMAT`, or one of its files is missing or has another size.
         """
         home = self.generation(number)
         try:
@@ -133,9 +137,12 @@ class BaseLayout:
             write_whole(self.unreadable, msgspec.json.encode(lost), durable=True)
 
     def complete_swap(self, *, rebuild: bool) -> int:
-        """Complete the swap of a builder that was killed in the middle. Return the number of the current generation.
+        """Complete the swap, or the removal, that a killed builder began. Return the number of the current generation.
 
-        This is the first step of a builder.
+        This is the first step of a builder, which holds the build lock.
+
+        Args:
+            rebuild: an unreadable `current` counts as no generation, instead of an error.
         """
         try:
             number = self.number()
@@ -196,10 +203,12 @@ class BaseLayout:
     # --- locks ---------------------------------------------------------------------------------------------------
 
     def read_lock(self) -> tuple[int, int]:
-        """Return the current generation, and a descriptor that prevents its removal until it is closed.
+        """Return the number of the current generation, and a descriptor that prevents its removal until it is closed.
 
         Raises:
             KnowledgeMissing: there is no base in the directory.
+            KnowledgeError: `current` is invalid, or names a generation that does not exist.
+            KnowledgeBusy: builders replaced the generation during each of `TRIES` attempts.
         """
         for _ in range(TRIES):
             number = self.number()
@@ -224,7 +233,7 @@ class BaseLayout:
         )
 
     def is_of(self, handle: int, number: int) -> bool:
-        """Return whether a lock from `read_lock` is on the generation that has this number now."""
+        """Return whether the descriptor from `read_lock` belongs to the generation that has this number now."""
         try:
             return os.path.samestat(os.fstat(handle), (self.generation(number) / "readers").stat())
         except FileNotFoundError:
@@ -236,8 +245,8 @@ class BaseLayout:
         The directory is created if needed.
 
         Raises:
-            KnowledgeBusy: another process is building.
-            KnowledgeError: the directory contains other things than a base.
+            KnowledgeBusy: another process is building, or removed the base during each of `TRIES` attempts.
+            KnowledgeError: the directory contains files, and no base.
         """
         for _ in range(TRIES):
             self.directory.mkdir(parents=True, exist_ok=True)

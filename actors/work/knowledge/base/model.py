@@ -45,18 +45,21 @@ class KnowledgeSource(Protocol):
         """Prefix of its digest: another reader makes another text of the same bytes. Mostly ""."""
 
     async def digest(self) -> str | Unreadable:
-        """Return `reader` and the SHA-256 of the bytes. A source with an unchanged digest is not split again."""
+        """Return `reader` followed by the SHA-256 of the bytes, or a report if they can't be read.
+
+        A source with an unchanged digest is not split again.
+        """
 
     async def documents(self) -> Sequence[Document | Unreadable]:
-        """Return its documents; most sources are one document."""
+        """Return the documents of the source, mostly one, and a report for each one that can't be read."""
 
 
 class BaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings with which a base is built: chunk sizes, language, and the number of chunks that are compared exactly.
 
     Attributes:
-        chunk_size, chunk_overlap: settings of the splitter, in characters. If they change, all sources are split again;
-            unchanged chunks are not embedded again.
+        chunk_size, chunk_overlap: settings of the splitter, in characters; an overlap of None is a twentieth of the
+            size. If they change, all sources are split again; unchanged chunks are not embedded again.
         language: language whose words are reduced to their stems, such as `en`; `none` for no stemming. It is fixed
             when a base is created.
         exact_below: up to this many chunks, every vector is compared; above it, a graph finds the nearest ones.
@@ -161,7 +164,7 @@ def split_up(
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether the text can be encoded: file names and careless programs contain lone surrogates."""
+    """Return whether the text can be encoded as UTF-8. File names may contain lone surrogates, which can't."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -18,7 +18,11 @@ LEAST_SHARED = 8
 
 
 def retrieved(found: Sequence[tuple[ChunkRow, float]]) -> Retrieved:
-    """Return the chunks, given best first with their scores, as one result."""
+    """Merge adjacent chunks into passages, and return these by the score of their best chunk.
+
+    Args:
+        found: chunks with their scores, best first.
+    """
     hits = [_passage(group) for group in _groups(found)]
     hits.sort(key=lambda hit: -hit.score)
     return retrieved_passages(hits)
@@ -107,12 +111,16 @@ _PLACES = re.compile("__(?:CONTEXT|SOURCES|INPUT)__")
 
 
 def as_query(prompt: str) -> str:
-    """Return the text with which knowledge bases are searched for a prompt."""
+    """Return the query for a prompt: its first `QUERY` characters without surrounding white space."""
     return prompt.strip()[:QUERY]
 
 
 def with_knowledge(prompt: str, found: Retrieved, template: str = "") -> str:
-    """Return the prompt with the passages inserted; unchanged if there are none."""
+    """Return the template, filled with the prompt and the passages; the prompt alone if there are no passages.
+
+    Args:
+        template: the setting `rag_template`; "" for `TEMPLATE`.
+    """
     if not found.chunks:
         return prompt
     values = {

@@ -79,7 +79,7 @@ class VectorIndex(ABC):
 
 
 def open_vectors(directory: Path) -> VectorIndex:
-    """Open the index of the generation in this directory."""
+    """Open the index of the generation in this directory: the graph if there is one, else the matrix."""
     path = directory / GRAPH
     return NearVectorGraph(path) if path.exists() else Matrix(directory)
 
@@ -177,7 +177,7 @@ def write_vectors(
 
     Args:
         total: number of vectors at the end.
-        before: directory of the previous generation.
+        before: directory of the previous generation; None if there is none.
         without: numbers of the previous generation to leave out.
         added: new vectors, with numbers above all of the previous generation.
     """
