@@ -92,8 +92,8 @@ async def attached(context: SourceContext, files: Sequence[str], query: str, emb
         embedder: returns the embedder; called only if there is too much text.
 
     Raises:
-        UsageError: an attachment has no readable text, all together exceed `MOST`, or passages must be selected and the
-            query is empty or matches none.
+        UsageError: an attachment can't be read or has no text; all together exceed `MOST`; or passages must be
+            selected, and the query is empty or matches none.
         ConfigError: there is too much text, and no embedding model.
     """
     if not files:

@@ -1,4 +1,4 @@
-"""Events of knowledge base builds: progress, one event per `EVERY` seconds and phase, and one event at the end."""
+"""Events of knowledge base builds: progress, at most once in `EVERY` seconds of a phase, and the result at the end."""
 
 from __future__ import annotations
 

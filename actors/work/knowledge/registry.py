@@ -38,7 +38,7 @@ def names(config_dir: Path) -> list[str]:
 
 
 def file_of(name: str, config_dir: Path) -> Path | None:
-    """Return the definition file of the base with this name; None if there is none. Loki's file comes second."""
+    """Return the definition file of the base with this name; None if there is none. Our file wins over Loki's."""
     if not _NAME.fullmatch(name):
         return None
     files = (folder(config_dir) / f"{name}.yaml", user_folder("rags", config_dir) / f"{name}.yaml")

@@ -103,7 +103,7 @@ class WordIndex:
         return self._searcher.num_docs
 
     def search(self, text: str, limit: int, documents: Sequence[int] | None = None) -> list[tuple[int, float]]:
-        """Return chunk numbers with their BM25 scores for the first `MAX_WORDS` words of `text`; best first.
+        """Return numbers and BM25 scores of chunks with any of the first `MAX_WORDS` different words; best first.
 
         Args:
             limit: most chunks to return.

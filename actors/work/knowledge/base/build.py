@@ -91,6 +91,8 @@ async def build(
 ) -> BuildReport:
     """Make the base in this directory contain exactly these sources. Unreadable ones retain their previous content.
 
+    Unreadable sources retain their previous content, except in a rebuild.
+
     Args:
         me: the actor on whose behalf the embedder works.
         directory: created if it is missing.
@@ -105,8 +107,8 @@ async def build(
 
     Raises:
         KnowledgeBusy: another builder holds the lock.
-        KnowledgeError: the base was built with another model or language, or is broken; the disk is full; or a rebuild
-            can read none of its sources.
+        KnowledgeError: the base was built with another model, dimension or language, or is broken; the disk is full;
+            or a rebuild of an existing base finds no text, and some of its sources are unreadable.
     """
     layout = BaseLayout(directory)
     limiter = trio.CapacityLimiter(1)

@@ -207,6 +207,7 @@ class BaseLayout:
 
         Raises:
             KnowledgeMissing: there is no base in the directory.
+            KnowledgeError: `current` is invalid, or names a generation that does not exist.
             KnowledgeBusy: builders replaced the generation during each of `TRIES` attempts.
         """
         for _ in range(TRIES):
@@ -244,7 +245,7 @@ class BaseLayout:
         The directory is created if needed.
 
         Raises:
-            KnowledgeBusy: another process is building.
+            KnowledgeBusy: another process is building, or removed the base during each of `TRIES` attempts.
             KnowledgeError: the directory contains files, and no base.
         """
         for _ in range(TRIES):

@@ -164,7 +164,7 @@ def split_up(
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether the text can be encoded as UTF-8. Names of files may contain lone surrogates, which can't."""
+    """Return whether the text can be encoded as UTF-8. File names may contain lone surrogates, which can't."""
     try:
         text.encode()
     except UnicodeEncodeError:
