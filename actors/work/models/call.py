@@ -151,7 +151,7 @@ class GatewayCall:
         return replies.reply(self.me.path, self.request, self.hears)
 
     def reads(self, headers: Mapping[bytes, bytes]) -> None:
-        """Read the quota from the headers of a successful answer."""
+        """Store the quota in the headers of a successful answer, and note that the provider charges for this try."""
         self._replying = True  # from here on the provider charges, even if the answer breaks off
         self.remaining = remaining_in(headers)
 
@@ -160,7 +160,10 @@ class GatewayCall:
         return about_tokens(self.request)
 
     def waits(self, waiting: MustWait) -> None:
-        """Emit an event about a wait in the queue; raise `Busy` if the call may not wait."""
+        """Emit an event about a wait in the queue; raise `Busy` if the call may not wait.
+
+        A wait for the limit of concurrent requests does neither, unless the provider has refused this request before.
+        """
         about, self._refusal = self._refusal, ""
         if waiting.why == "concurrency" and not about:
             return
@@ -305,7 +308,8 @@ class GatewayCall:
         Redaction removes secrets that the vault has issued, which a model may repeat.
 
         Raises:
-            ReplyFiltered, EmptyReply, UpstreamError: see `check_reply`; also if `need_text` and there is no text.
+            ReplyFiltered, EmptyReply, UpstreamError: see `check_reply`.
+            UpstreamError: with `need_text`, the reply has no text and calls tools although none were offered.
             BudgetReached: from `on_usage`.
         """
         self.answered = True
@@ -346,7 +350,10 @@ class GatewayCall:
 
 
 def costs_nothing(error: BaseException) -> bool:
-    """Return True if a try that ended before its reply cost nothing: it was refused, or never reached the provider."""
+    """Return True if a try that ended before its reply cost nothing: it was refused, or never reached the provider.
+
+    A cancelled try, and one whose connection broke after the request was sent, may cost money.
+    """
     if isinstance(error, UpstreamError):
         return error.status is not None or not error.sent
     return isinstance(error, CallboardError)
@@ -371,7 +378,9 @@ def countable(usage: TokenUsage) -> TokenUsage:
 
 
 def about_tokens(request: ChatRequest) -> int:
-    """Return an estimate of a request's tokens: four characters each, a fixed count per image, and `max_tokens`."""
+    """Return an estimate of a request's tokens: a quarter of its characters, `PICTURE_TOKENS` for each image or binary
+    file, and `max_tokens`.
+    """
     characters = len(request.system)
     pictures = 0
     for turn in request.messages:
