@@ -168,7 +168,10 @@ def _seller(table: PriceTable, client: ClientSettings, api_base: str) -> Provide
 
 
 def is_local(client: ClientSettings, model: ModelSettings, api_base: str) -> bool:
-    """Return True if the model belongs to a client of type `local` or `ollama`, whose calls cost nothing."""
+    """Return True if the model runs on this machine, where calls cost nothing.
+
+    That is a client of type `local`, or of type `ollama` with a local `api_base`, unless the model is a cloud model.
+    """
     if client.type == "local":
         return True
     if client.type != "ollama" or (model.real_name or model.name).endswith(("-cloud", ":cloud")):
