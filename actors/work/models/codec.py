@@ -361,7 +361,12 @@ class StreamReader:
                 yield from self.take(event.data.strip())
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """Yield the deltas of text, reasoning and tool calls in one stream event."""
+        """Yield the deltas of text, reasoning and tool calls in one stream event.
+
+        Raises:
+            ModelError: the event is not in the provider's format.
+            UpstreamError: the event reports an error.
+        """
         raise NotImplementedError
 
     def finish(self) -> chat.ChatReply:

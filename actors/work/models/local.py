@@ -62,7 +62,10 @@ class LocalCodec:
         return self._inner.headers(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
-        """Return the request in plain turns, with the tools as a schema."""
+        """Return the request in plain turns, with the tools as a schema.
+
+        If unset, the temperature is 0, and the reply has a token limit.
+        """
         changes: dict[str, Json] = {
             "messages": tuple(_plain(request.messages)),
             "tools": (),
