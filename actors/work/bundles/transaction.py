@@ -229,10 +229,12 @@ class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def servers(self) -> dict[str, object]:
+        """Entries of mcp.json by name; empty without a file."""
         return entries_of(self.mcp_text, self.mcp_file) if self.mcp_text.strip() else {}
 
     @property
     def server_hashes(self) -> dict[str, str]:
+        """Hashes of the entries of mcp.json by name, see `hash_of_entry`."""
         return {name: hash_of_entry(entry) for name, entry in self.servers.items()}
 
 

@@ -138,15 +138,21 @@ class GatewayCall:
         self._said = 0
 
     def emit(self, data: events.EventData) -> None:
+        """Emit an event under the id of this call."""
         self.me.emit(data, id=self.id)
 
     def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> Coroutine[Any, Any, ChatReply]:
+        """Emit and record the request of try number `attempt`, and return the coroutine that sends it to the provider.
+
+        The coroutine raises like `Endpoint.stream`, or like `Endpoint.ask` if the call does not stream.
+        """
         self._begins(attempt)
         ask = endpoint.stream if self.stream else endpoint.ask
         sends = None if self.recorder is None else partial(self.recorder.sent, self.id)
         return ask(self.target, headers, self.request, self.hears, self.reads, sends)
 
     def prepared(self, replies: PreparedReplies, attempt: int) -> Coroutine[Any, Any, ChatReply]:
+        """Emit and record the request like `send`, and return the coroutine of a reply that needs no provider."""
         self._begins(attempt)
         return replies.reply(self.me.path, self.request, self.hears)
 
@@ -209,6 +215,7 @@ class GatewayCall:
             self.recorder.asked(self.id, self.me.path, self.target.id, request, stream=self.stream)
 
     def hears(self, delta: Delta) -> None:
+        """Pass a delta to `on_delta`, and emit its text as an event if the reply is streamed. Secrets are redacted."""
         # `Streamed` holds back the end of a piece that may be the beginning of a secret; `ends` emits the rest.
         if self.hold is not None:
             self._said += len(delta.arguments if isinstance(delta, ToolCallDelta) else getattr(delta, "text", ""))
@@ -230,6 +237,10 @@ class GatewayCall:
             self.on_delta(delta)
 
     def will_retry(self, attempt: int, wait: float, error: CallboardError) -> None:
+        """Record and emit that try number `attempt` failed and another follows in `wait` seconds.
+
+        If `on_delta` has received a part of the failed reply, it is called with `Restarted`.
+        """
         if self.recorder is not None:
             self.recorder.made_again(self.id, error, wait)
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
@@ -249,6 +260,7 @@ class GatewayCall:
         self.heard = False
 
     def gives_up(self, error: CallboardError) -> None:
+        """Record the final error, after secrets are removed from it, and emit it if a request was sent before."""
         hide_in(error)  # providers quote the refused key in their messages
         if self.recorder is not None:
             self.recorder.failed(self.id, str(error))

@@ -482,7 +482,7 @@ async def retried(
         deadline: time on trio's clock after which no further try starts.
 
     Raises:
-        ModelError: the error of the last try; its text states the number of tries if there were several.
+        ModelError: the error of the last try. If there were several and it is retryable, its text states their number.
     """
     for attempt in count(1):
         try:

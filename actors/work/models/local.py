@@ -175,7 +175,10 @@ def _choice_schema(tools: list[chat.Tool]) -> dict[str, Json]:
 
 
 def bounded(schema: Json) -> Json:
-    """Return a copy of `schema` in which every string and list has an upper bound."""
+    """Return a copy of `schema` in which lists and strings have an upper bound.
+
+    A string with `enum`, `const`, `pattern` or `format` gets none.
+    """
     if isinstance(schema, list):
         return [bounded(item) for item in schema]
     if not isinstance(schema, dict):

@@ -117,7 +117,7 @@ class Finder:
         return FoundPrice(tariff=self._tariff(model, own, entry, seller), seller=seller, entry=entry)
 
     def known(self, client: ClientSettings, api_base: str) -> Iterator[str]:
-        """Yield the names of a client's models in the table, as far as they have a price for output."""
+        """Yield the models in the price list of a client's seller that have a price for output. Blocks like `find`."""
         provider = _seller(self.tables.table, client, api_base)
         for entry in provider.models if provider is not None else ():
             if entry.rates[-1].output is not None:
