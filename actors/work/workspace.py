@@ -173,7 +173,10 @@ class Workspace:
 
 
 def unused(root: Path, here: Path, environ: Mapping[str, str]) -> Problem | None:
-    """Return the same report as `Workspace.problem` without loading a workspace; None if there is nothing to report."""
+    """Return the warning of runs that files are not loaded because the user has not decided about the workspace.
+
+    None if the user has trusted or refused it, or if it has no such files. For front ends that ask the user otherwise.
+    """
     return _problem_of(Trusted(root, record_of(root, environ)), here)
 
 

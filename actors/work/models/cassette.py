@@ -80,7 +80,8 @@ class Cassette:
         """Return the reply to a request of the actor `path`, after the recorded seconds.
 
         Args:
-            hears: called with the reasoning as one piece, then with each word of the text.
+            hears: called with the reasoning as one piece, then with each word of the text. If the recorded duration is
+                0, the text is one piece, too.
 
         Raises:
             CassetteDiffers: the cassette has no such reply.

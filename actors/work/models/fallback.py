@@ -190,6 +190,8 @@ _OPTIONS = {
 def another_may_take_it(error: ModelError | AccountEmpty, request: ChatRequest) -> bool:
     """Return True if another model may answer a request that one model refused or failed to answer.
 
+    True for an empty account and a failing provider, False for a filtered reply.
+
     Most refusals concern one provider: a retired model, a context window that is too short, an unsupported schema or
     file, an account without credit. An invalid value of an option is refused by every model. A request that a
     provider's filter stopped is not sent to another provider.

@@ -87,7 +87,7 @@ def is_model(value: object) -> bool:
 
 
 def by_name(models: Iterable[Model], what: str) -> dict[str, Model]:
-    """Return models by their names.
+    """Return models by their names. The same object may occur several times.
 
     Args:
         what: the argument that has them, for errors.

@@ -401,6 +401,7 @@ class Bearer:
 
         Raises:
             KeyRefused: the request is refused again, or the account lacks a permission.
+            ConfigError, CredentialsError, UpstreamError: the token can't be refreshed.
         """
         if refused.status != 401:
             raise refused
