@@ -37,8 +37,8 @@ class OllamaCodec:
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
         """Return the request in Ollama's format, which has no tool choice.
 
-        With `none`, no tools are sent; a required tool with a name is sent alone. A response schema is sent only without
-        tools.
+        With `none`, no tools are sent. A tool that must be called by name is sent alone. A response schema is sent only
+        without tools.
         """
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_message(turn, request.model) for turn in request.messages)
