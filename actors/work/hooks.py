@@ -87,8 +87,11 @@ class HookAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: str) -> HookAnswers:
     """Parse the answer of a command that exited by itself.
 
+    Status `REFUSES` is a refusal, with stderr as its reason. With status 0, stdout that begins with `{` is
+    JSON. Other text is context for the model if the event is one of `PLAIN_TEXT`, and is ignored otherwise.
+
     Raises:
-        ValueError: the command failed, or its JSON is invalid; the text is the reason.
+        ValueError: the command exited with another status, or its JSON is invalid; the text is the reason.
     """
     if status == REFUSES:
         return HookAnswers(
@@ -109,10 +112,10 @@ def of_command(event: str, status: int | None, stdout: str, stderr: str, hook: s
 
 
 def of_json(event: str, value: object) -> HookAnswers:
-    """Parse an answer in Claude Code's JSON format.
+    """Parse an answer in Claude Code's JSON format. `updatedInput` counts only for the event PreToolUse.
 
     Raises:
-        ValueError: the value is invalid.
+        ValueError: the value is not a mapping, has an unknown decision, or has a key with a wrong type.
     """
     if not isinstance(value, Mapping):
         raise ValueError("the hook's answer must be a JSON object (of a Python hook: a mapping, or None)")
@@ -144,7 +147,11 @@ def of_json(event: str, value: object) -> HookAnswers:
 
 
 def together(answers: Iterable[HookAnswers]) -> HookAnswers:
-    """Merge the answers of all hooks to one event."""
+    """Merge the answers of all hooks to one event, in their order.
+
+    The reasons of all refusals are joined by line ends. `ask` wins over `allow`. The last replacement of the arguments
+    and the first reason to end the run count. Texts and notes are collected.
+    """
     given = list(answers)
     verdicts = {each.verdict for each in given}
     inputs = [each.input for each in given if each.input is not None]
@@ -191,7 +198,7 @@ class Hooks:
         goes_on: the conversation continues after the run.
 
     Attributes:
-        here: the `here` argument.
+        here, goes_on: the arguments of the same names.
     """
 
     def __init__(
@@ -216,8 +223,10 @@ class Hooks:
         self.goes_on = goes_on
 
     async def before(self, me: Actor, tool: Tool, arguments: Arguments, id: str) -> tuple[Arguments, Verdict | None]:
-        """Run the hooks before a call. Return the arguments for the call, and the hooks' verdict; see
-        `tools.calls.CallHooks`.
+        """Run the hooks before a call; see `tools.calls.CallHooks`.
+
+        Return the arguments for the call, which hooks may have replaced, and the verdict: `allow`, `ask`, or None if
+        no hook decided.
 
         Raises:
             ToolFailed: a hook refused the call, or replaced its arguments by invalid ones; the model receives the
@@ -278,7 +287,9 @@ class Hooks:
         return any(event in table for table in self._tables) or event in self._functions
 
     async def ask(self, me: Actor, event: Event, matched: str, given: Input, call: str = "") -> HookAnswers:
-        """Run all matching hooks and return their merged answer.
+        """Run all matching hooks at once, and return their merged answer; an empty one if no hook matches.
+
+        Each note of the answer is emitted as a warning. A replay returns the recorded answer and runs no hook.
 
         Args:
             matched: the value that matchers are compared with: a tool's name (Claude Code's), a source, a trigger.
@@ -481,7 +492,7 @@ async def at_beginning(hooks: Hooks, me: Actor, prompt: Content, *, is_new: bool
         is_new: the conversation has no earlier turns.
 
     Raises:
-        HookRefused: a hook refuses the prompt.
+        HookRefused: a hook refuses the prompt, or ends the run.
     """
     texts: list[str] = []
     if is_new:
@@ -499,9 +510,14 @@ async def at_beginning(hooks: Hooks, me: Actor, prompt: Content, *, is_new: bool
 async def at_end(hooks: Hooks, me: Actor, *, agent: str, depth: int, again: int) -> str | None:
     """Return the text with which an agent must continue instead of ending; None if it may end.
 
+    After `MOST_STOPS` continuations it may end, and no hook runs.
+
     Args:
         depth: number of agents above it.
         again: number of times that hooks already made it continue.
+
+    Raises:
+        HookRefused: a hook ends the run.
     """
     # A hook that never accepts the end would keep the agent running forever.
     if again >= MOST_STOPS:
@@ -514,12 +530,12 @@ async def at_end(hooks: Hooks, me: Actor, *, agent: str, depth: int, again: int)
 
 
 async def over(hooks: Hooks, me: Actor) -> None:
-    """Run the hooks of the event that ends a conversation."""
+    """Run the hooks of the event that ends a conversation (SessionEnd). Their answers have no effect."""
     await hooks.ask(me, "SessionEnd", "other", {"reason": "other"})
 
 
 async def before_shortening(hooks: Hooks, me: Actor) -> None:
-    """Run the hooks of the event before a compaction of the conversation."""
+    """Run the hooks of the event before a compaction (PreCompact). Their answers have no effect."""
     await hooks.ask(me, "PreCompact", "auto", {"trigger": "auto", "custom_instructions": ""})
 
 

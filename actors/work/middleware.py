@@ -61,7 +61,7 @@ def checked(middleware: Iterable[Middleware], what: str) -> tuple[Middleware, ..
         what: name of the argument, for errors.
 
     Raises:
-        UsageError: one is not callable.
+        UsageError: the argument is neither a list nor a tuple, or an item is not callable.
     """
     given: Any = middleware
     if not isinstance(given, list | tuple):
@@ -79,7 +79,7 @@ async def through(
     """Return the reply that the middleware gives to a request of `me`.
 
     Raises:
-        CallboardError: raised by the middleware or the request.
+        CallboardError: raised by the middleware or the request, or a limit of the run is already reached.
         ModelError: the middleware raised another exception, or returned no `ChatReply`.
     """
     return await _Passage(middleware, me, asking, send).reply(request)

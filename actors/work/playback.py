@@ -86,7 +86,7 @@ class OutsideEffect(msgspec.Struct, frozen=True):
 
     Attributes:
         kind: the kind of effect, see `EffectKind`.
-        name: of the tool, the script, the server, the node, the edge; of a memory with the stage.
+        name: name of the tool, script, server, node or edge; for a memory, with the stage.
         request: its input, as JSON values.
     """
 
@@ -150,7 +150,7 @@ class Playback(Protocol):
 
     @property
     def broken(self) -> CallboardError | None:
-        """The error because of which the replay could not continue."""
+        """The error because of which the replay could not continue; None if there is none."""
 
     @property
     def unused(self) -> str:
@@ -241,12 +241,12 @@ def value(me: Actor | None, name: str, kind: type[T], find: Callable[[], T]) -> 
 
 
 def token(me: Actor) -> str:
-    """Return eight random hex digits."""
+    """Return eight random hex digits; in a replay, the recorded ones."""
     return value(me, "token", str, partial(secrets.token_hex, 4))
 
 
 def now(me: Actor | None) -> datetime:
-    """Return the current time in UTC."""
+    """Return the current time in UTC; in a replay, the recorded time."""
     return value(me, "now", datetime, partial(datetime.now, UTC))
 
 
@@ -283,7 +283,7 @@ class RecordedReply:
         )
 
     def emit_text(self, text: str, reasoning: str = "") -> None:
-        """Emit the reply's text and reasoning, each as one delta to the reader."""
+        """Emit the reply's reasoning and text, each as one delta to `Asking.hears`; nothing if that is None."""
         hears = self._asking.hears
         # The caller did not ask for a stream, so no deltas are emitted.
         if hears is None:
@@ -299,6 +299,9 @@ class RecordedReply:
 
     def answered(self, reply: ChatReply, seconds: float | None = None) -> ChatReply:
         """Emit the events of a reply, count and charge it, and return it.
+
+        Args:
+            seconds: duration in the event; None for the time since `asked`.
 
         Raises:
             ModelError: the reply is invalid, see `check_reply`.

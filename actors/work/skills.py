@@ -73,7 +73,7 @@ class FoundSkill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundSkills:
-    """Skills that a run may use.
+    """Skills that a run may use. The constructor reads their files and blocks.
 
     Args:
         trusted: the workspace; None for none.
@@ -125,7 +125,7 @@ class FoundSkills:
         return _read(file)
 
     def file(self, name: str, path: str) -> str:
-        """Return the text of a skill's file other than `SKILL.md`. Blocks.
+        """Return the text of a skill's file other than `SKILL.md`, at most `LARGEST` bytes. Blocks.
 
         Raises:
             ToolFailed: it does not exist, is not text, or is not the trusted version.
@@ -147,10 +147,10 @@ class FoundSkills:
         return text
 
     def files(self, name: str) -> list[str]:
-        """Return the skill's files other than `SKILL.md`, by relative path. Blocks.
+        """Return the paths of the skill's files other than `SKILL.md`, relative to it; `MOST_FILES` at most. Blocks.
 
         Raises:
-            ToolFailed: a file is new or has changed since the skill was trusted.
+            ToolFailed: a file of a workspace's skill is new or has changed since the workspace was trusted.
         """
         found = self.by_name[name]
         directory = Path(found.skill.directory)
@@ -193,7 +193,7 @@ def _files(directory: Path) -> list[str]:
 
 
 def chosen(skills: FoundSkills, names: Sequence[str] | None) -> dict[str, FoundSkill]:
-    """Return the skills of these names; for None all, except built-in ones, which have to be named."""
+    """Return the skills of these names; unknown names are ignored. For None, return all but the built-in ones."""
     if names is None:
         return {name: found for name, found in skills.by_name.items() if found.origin != BUILT_IN}
     return {name: skills.by_name[name] for name in names if name in skills.by_name}

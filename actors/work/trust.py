@@ -47,7 +47,9 @@ MOST_LEVELS = 40
 def root_of(directory: Path, environ: Mapping[str, str]) -> Path | None:
     """Return the workspace of a directory, with links resolved; None where none is possible.
 
-    The home directory and its parents are no workspaces: files there belong to the user and to other programs.
+    It is the nearest directory with `.git`, among this one and its parents below the home directory (`MOST_LEVELS` at
+    most), else the directory itself. The home directory and its parents are no workspaces: files there belong to the
+    user and to other programs.
     """
     here = Path(os.path.realpath(directory))
     home = Path(os.path.realpath(environ.get("HOME") or Path.home()))
@@ -64,7 +66,7 @@ def root_of(directory: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def levels(directory: Path, root: Path) -> list[Path]:
-    """Return the directories from this one up to the root of its workspace, nearest first."""
+    """Return the directories from this one up to `root`, nearest first; only `root` if the directory is not in it."""
     here = Path(os.path.realpath(directory))
     if here != root and root not in here.parents:
         return [root]
@@ -103,7 +105,7 @@ _SPAN = re.compile(r"`[^`\n]*`")
 
 
 def read_inside(root: Path, path: Path) -> bytes | None:
-    """Return a file's bytes; None if it is missing, too large, or outside of the workspace."""
+    """Return a file's bytes; None unless its real path is a regular file in `root` of at most `LARGEST` bytes."""
     try:
         real = Path(os.path.realpath(path))
     except ValueError:  # a NUL in the path
@@ -128,7 +130,10 @@ def read_inside(root: Path, path: Path) -> bytes | None:
 
 
 def count_files(root: Path, places: list[Path]) -> dict[Kind, int]:
-    """Return the number of items of each kind for work in the first of `places`. Fast: reads no file."""
+    """Return the number of items that need trust, by kind; kinds without items are absent. Fast: reads no file.
+
+    Instructions are counted in the directories `places`, all other kinds at the root. A skill is one item.
+    """
     found: dict[Kind, int] = {
         "instructions": sum(any((place / name).is_file() for name in INSTRUCTIONS) for place in places),
         "skills": sum(1 for _ in skill_directories(root)),
@@ -151,7 +156,7 @@ def skill_directories(root: Path) -> Iterator[Path]:
 def files(root: Path) -> dict[str, Kind]:
     """Return all files that need trust with their kinds, by path relative to the root.
 
-    Bounded: later files are ignored.
+    At most `MOST_FILES`, in the order hooks, servers, skills, instructions; later files are ignored.
     """
     found: dict[str, Kind] = {}
 
@@ -376,7 +381,7 @@ class Trusted:
 
     @property
     def is_trusted(self) -> bool:
-        """True if the user has trusted the workspace, in the state of that time."""
+        """True if the user has trusted the workspace. Its files may have changed since: `read` checks each."""
         return self._record is not None and self._record.trusted
 
     @property
@@ -385,7 +390,10 @@ class Trusted:
         return self._record is not None and not self._record.trusted
 
     def read(self, path: Path) -> bytes | None:
-        """Return a file's bytes if it is trusted, else None."""
+        """Return a file's bytes if they are the trusted ones, else None.
+
+        In a trusted workspace, a new or changed file is added to `passed_over`.
+        """
         if not self.is_trusted:
             return None
         assert self._record is not None
@@ -407,7 +415,7 @@ class Trusted:
         return None if data is None else data.decode("utf-8-sig", "replace")
 
     def below(self, directory: Path) -> list[str]:
-        """Return the trusted files in a directory, by path relative to it."""
+        """Return the recorded files below a directory, by path relative to it. They may have changed or be gone."""
         if not self.is_trusted:
             return []
         assert self._record is not None
@@ -432,6 +440,7 @@ class TrustComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: its path relative to the root.
+        state: `new` (not recorded), `trusted` (unchanged), `changed`, or `gone` (recorded, and no longer found).
         diff: the change since, as a unified diff; "" if none can be displayed.
     """
 

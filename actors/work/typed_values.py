@@ -7,9 +7,9 @@
 msgspec handles the types that it supports: JSON types, dataclasses, TypedDicts, NamedTuples, Structs, enums, dates,
 `Literal`, and `Annotated` with `msgspec.Meta`. This module adds `Path`, and constraints of `annotated_types`.
 
-A type that mentions pydantic (a model, a pydantic dataclass, `Annotated[int, Field(gt=3)]`) is handled by pydantic's
-own `TypeAdapter`, whose validators and constraints msgspec would ignore. This module never imports pydantic: a program
-that has such a type has imported it.
+A type that mentions pydantic and nothing of msgspec (a model, a pydantic dataclass, `Annotated[int, Field(gt=3)]`) is
+handled by pydantic's own `TypeAdapter`, whose validators and constraints msgspec would ignore. This module never
+imports pydantic: a program that has such a type has imported it.
 """
 
 from __future__ import annotations
@@ -121,6 +121,13 @@ class ValueReader:
 
     @classmethod
     def of(cls, kind: Any) -> ValueReader:
+        """Return the reader of a type.
+
+        It uses pydantic if the type mentions pydantic and neither a `msgspec.Struct` nor `msgspec.Meta`; else msgspec.
+
+        Raises:
+            NotJsonType: pydantic refuses the type, or a constraint has no JSON Schema.
+        """
         mentioned = _libraries_of(kind, set())
         if "pydantic" in mentioned and "msgspec" not in mentioned:
             return cls(kind, _adapter(kind))

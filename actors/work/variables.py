@@ -52,8 +52,9 @@ def resolve_variables(
         source: the agent's file, to report the position of a secret's name.
 
     Raises:
-        UsageError: a value was given for an undeclared variable, or a variable has no value.
-        ConfigError: a variable's value names a missing secret.
+        UsageError: a value was given for an undeclared variable, a variable has no value, or `<AGENT>_VARIABLES` is
+            invalid.
+        ConfigError: each variable without a value lacks only a secret that its text names.
     """
     declared = tuple(declared)
     if not declared and not given:
@@ -83,8 +84,10 @@ def missing_variables(
 ) -> list[Variable]:
     """Return the declared variables without a value, so that the caller can ask for them.
 
+    A variable whose text names a missing secret has no value.
+
     Raises:
-        UsageError: a value was given for an undeclared variable.
+        UsageError: a value was given for an undeclared variable, or `<AGENT>_VARIABLES` is invalid.
     """
     return _Found(agent, tuple(declared), given, environ, environ if secrets is None else secrets).missing
 

@@ -64,11 +64,11 @@ class Workspace:
     Args:
         here: the run's directory.
         config_dir: the user's own directory.
-        instructions, skills: load these at all.
+        instructions, skills: False to load none of these.
 
     Attributes:
         here: the run's directory.
-        skills: the available skills.
+        skills: the available skills; None if they are not loaded.
         servers: the MCP servers of the workspace.
         hooks: the hooks of its files, in order.
         problems: errors in its files.
@@ -148,9 +148,9 @@ class Workspace:
         )
 
     def entered(self, tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:
-        """Return the instructions of a directory that a call works in; "" for none.
+        """Return the instructions of a call's directory, and of those between it and the run's directory; "" for none.
 
-        Files that this conversation already has are left out. Reads files.
+        Files whose instructions are already in a tool result of the conversation are left out. Blocks: reads files.
         """
         trusted = self._trusted
         assert trusted is not None
@@ -168,12 +168,15 @@ class Workspace:
         return [*self.problems, *(() if left is None else (left,))]
 
     def problem(self) -> Problem | None:
-        """Return the report about unused files, and how to use them; None if all files are used."""
+        """Return the report about unused files, and how to use them; None if all are used, or the user refused them."""
         return None if self._trusted is None else _problem_of(self._trusted, self.here)
 
 
 def unused(root: Path, here: Path, environ: Mapping[str, str]) -> Problem | None:
-    """Return the warning of runs about unused files, for front ends that ask the user about them otherwise."""
+    """Return the warning of runs that files are not loaded because the user has not decided about the workspace.
+
+    None if the user has trusted or refused it, or if it has no such files. For front ends that ask the user otherwise.
+    """
     return _problem_of(Trusted(root, record_of(root, environ)), here)
 
 
@@ -249,11 +252,14 @@ class AroundCalls:
         self._told = told
 
     def narrowed(self, said: Sequence[Turn]) -> Rules:
-        """Return the permissions of the skill that the conversation follows now."""
+        """Return the permissions of the skill that the conversation follows now; empty if it follows none."""
         return narrowed(self._told.skills, said)
 
     async def entered(self, me: Actor, tool: Tool, arguments: Arguments, said: Sequence[Turn]) -> str:
-        """Return the instructions of a directory that the call works in, if the conversation does not have them yet."""
+        """Return the instructions that `Workspace.entered` finds for a call; "" for none.
+
+        Only a tool whose subject is a path gets any. A replay returns the recorded text.
+        """
         if not self._told.below or tool.subject != "path":
             return ""
         workspace = self._workspace
@@ -296,7 +302,7 @@ class Instructions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_user(config_dir: Path) -> list[Instructions]:
-    """Return the instructions of the user's configuration directory."""
+    """Return the instructions in AGENTS.md of the user's configuration directory; empty without text in it. Blocks."""
     file = config_dir / INSTRUCTIONS[0]
     try:
         with file.open("rb") as opened:
@@ -308,7 +314,10 @@ def of_user(config_dir: Path) -> list[Instructions]:
 
 
 def of_workspace(trusted: Trusted, directory: Path) -> list[Instructions]:
-    """Return the instructions for a directory of a workspace, nearest first."""
+    """Return the trusted instructions for a directory of a workspace, nearest first.
+
+    A file that would exceed `LARGEST` characters in total is left out.
+    """
     return _bounded(_of(trusted, place) for place in levels(directory, trusted.root))
 
 

@@ -131,7 +131,7 @@ class Children:
 
     @property
     def too_deep(self) -> str | None:
-        """The reason why the parent may have no children, or None."""
+        """The reason why the parent may have no children (a limit on the depth of agents); None if it may."""
         return self._context.too_deep(self._depth + 1)
 
     @property
@@ -176,7 +176,7 @@ class Children:
                     await child.there.wait()
 
     async def available(self) -> list[tuple[str, str]]:
-        """Return names and descriptions of the agents that may be spawned."""
+        """Return names and descriptions of the agents that may be spawned. Searches the directories in a thread."""
         found = await trio.to_thread.run_sync(self._context.agents_near, self._near)
         allowed = self._agent.spawnable_agents
         return [(name, description) for name, description in found if allowed is None or name in allowed]
@@ -354,12 +354,15 @@ class Children:
         self._tell(ChildEnded(record=record, failures=told, at=now(self._me), token=token(self._me)))
 
     def policy(self, question: Question) -> Answer | Verdict:
-        """Record a child's question, which the agent answers. Its own questions pass to the next policy, and so do
-        questions that only a person may answer.
+        """Record a child's question, which the agent answers, and return `NOTED`.
 
-        Those are permissions, questions for `people`, and secrets, which no model should receive. A noted question
-        always has an end: without its own `timeout` it expires after the agent's. Otherwise a question would stay open
-        forever if its only reader is a model that does not answer.
+        Return an `Answer` if the agent answered the question before the kill of a recovered run. Return `PASS` for the
+        agent's own questions and for questions that only a person may answer. Those are permissions, questions for
+        `people`, and secrets, which no model should receive.
+
+        A noted question always has an end: without its own `timeout` it expires after the agent's
+        `escalation_timeout`. Otherwise a question would stay open forever if its only reader is a model that does not
+        answer.
         """
         child = next((child for child in self._running.values() if _is_below(question.actor, child.actor)), None)
         if child is None or question.permission is not None or question.people or question.secret:
@@ -439,5 +442,5 @@ async def shorten_report(me: Actor, parent: Agent, context: RunContext, agent: s
 
 
 def is_long(text: str, threshold: int) -> bool:
-    """Return True if a child's text has at least `threshold` bytes in UTF-8."""
+    """Return True if a child's text has at least `threshold` bytes in UTF-8; False for an empty text."""
     return len(text) * 4 >= threshold and len(text.encode(errors="replace")) >= threshold and bool(text)

@@ -1,7 +1,7 @@
 """Conversation history of an agent's run: the earlier turns, the receiver of the whole conversation, and compaction.
 
 An interrupted conversation is stored in a form that a model understands: a call without a result gets the result that
-it was interrupted. Without any new text of the model, nothing is stored.
+it was interrupted. Without a new reply of the model or a new result of a call, nothing is stored.
 
 **Compaction** shortens a conversation that grows too long, and reports one that cannot be shortened enough. The bound
 is `compression_threshold` tokens, or 80 % of the model's window where that is known (`max_input_tokens`). Without
@@ -65,7 +65,7 @@ class History:
 
     Args:
         turns: the turns before the run.
-        keep: called with the whole conversation, once, when the run is over.
+        keep: called with the whole conversation when the run is over; see `over` and `pair`.
         overrides: options that override the agent's file.
         todos: the agent's existing todo list; None for a new one.
         result: the type of the run's result; None for any text.
@@ -113,7 +113,10 @@ class History:
         self.has_value = True
 
     def over(self, messages: Sequence[Turn], said: str = "") -> None:
-        """Deliver the conversation of a finished run; `said` is the text of an unfinished reply."""
+        """Pass the conversation of a finished run to `keep`; `said` is the text of an unfinished reply.
+
+        Nothing is passed if the run added neither a reply nor a result of a call, or if another process continues it.
+        """
         if self._keep is None or self.is_left():
             return
         whole = [*_mended(messages), *([AssistantTurn(said)] if said else [])]
@@ -136,7 +139,7 @@ class History:
         )
 
     def pair(self, prompt: str, output: str) -> None:
-        """Deliver prompt and output of a finished run without its own conversation."""
+        """Pass the earlier turns, `prompt` and `output` to `keep`, for a run without a conversation of its own."""
         if self._keep is not None and not self.is_left():
             with user_code:
                 self._keep([*self.turns, UserTurn(prompt), AssistantTurn(output)])
@@ -213,8 +216,11 @@ class CutResults(msgspec.Struct, frozen=True):
 
 
 class DoesNotFit(msgspec.Struct, frozen=True):
-    """Compaction step that reports a failure: the request exceeds the model's window. It has this many tokens, `fixed`
-    of them outside of the conversation.
+    """Compaction step that reports a failure: the request exceeds the model's window.
+
+    Attributes:
+        tokens: estimated size of the request.
+        fixed: the part of `tokens` outside of the conversation: system prompt and tools.
     """
 
     tokens: int
@@ -228,7 +234,7 @@ class Compaction:
     """Decides about the compaction of one conversation. It sends no request and writes no file.
 
     Args:
-        threshold: tokens from which on the conversation is shortened.
+        threshold: tokens of a request above which the conversation is shortened; the window, if that is smaller.
         keep_last: number of last turns that stay unchanged.
         window: tokens of the model's window; None if unknown.
         fixed: tokens sent with the conversation each time: system prompt, tools.
@@ -274,7 +280,7 @@ class Compaction:
         return int(self._counted + self._rate * estimate(messages[self._at :]))
 
     def step(self, messages: Sequence[Turn]) -> Step | None:
-        """Return the next step before these turns are sent; None for none."""
+        """Return the next step before these turns are sent; None to send them as they are."""
         size = self.tokens = self.size(messages)
         # The lower limit applies only within one compaction, so that a request just below the bound is left alone.
         if size <= (self._bound * _NEEDS_ROOM if self._shortening else self._bound):
@@ -302,7 +308,7 @@ class Compaction:
         return DoesNotFit(size, size - int(self._rate * estimate(messages)))
 
     def shorten(self, messages: list[Turn], cut: int, summary: str, pinned: str) -> int:
-        """Replace the first turns by the summary, and return the summary's tokens.
+        """Replace the first `cut` turns of the list by the summary, and return the summary's estimated tokens.
 
         Args:
             pinned: text that follows the summary word for word (the todo list); "" for none.
@@ -313,7 +319,10 @@ class Compaction:
         return int(self._rate * estimate([said]))
 
     def cut(self, messages: list[Turn], places: Sequence[int], files: Sequence[str]) -> None:
-        """Cut these results to their beginning and end; `files` contain the whole texts, "" for none."""
+        """Cut these results of the list to their beginning and end.
+
+        `files` are the paths with the whole texts, one for each result; "" if the text is not stored.
+        """
         for place, file in zip(places, files, strict=True):
             turn = messages[place]
             assert isinstance(turn, ToolTurn)
@@ -373,7 +382,7 @@ class Compaction:
 
 
 def summary_request(model: str, turns: Sequence[Turn], limit: int = RECORD) -> ChatRequest:
-    """Return the request for a summary of these turns, limited to so many characters of their text."""
+    """Return the request for a summary of these turns, whose text is shortened to `limit` characters."""
     record = shortened("\n\n".join(turn_as_text(turn) for turn in turns), limit)
     return ChatRequest(model=model, system=SUMMARIZER, messages=(UserTurn(record),))
 

@@ -143,7 +143,7 @@ def send(me: Actor | None, seat: TeamPosition, below: PostOffice | None, to: str
 
 
 def post(me: Actor | None, seat: TeamPosition, below: PostOffice | None, to: str, payload: Payload) -> Posted:
-    """Send a team message like `send`, and return where it went."""
+    """Send a team message like `send`. Return the receiver's path and the message, or only the `problem`."""
     above = seat.office
     if to == seat.id and to:
         return _not_sent(f"'{to}' is yourself")

@@ -274,7 +274,7 @@ def lookup_tool(knowledge: RunKnowledge, recipes: Sequence[Recipe]) -> Tool:
 
 
 def explained(recipes: Sequence[Recipe]) -> str:
-    """Return the section of the system prompt that explains the tool `knowledge__search`."""
+    """Return the section of the system prompt that explains `knowledge__search`. It names ten documents at most."""
     names = list(dict.fromkeys(document for recipe in recipes for document in recipe.documents))
     return SEARCH_INSTRUCTIONS.format(documents=", ".join(names[:10]) + (", ..." if len(names) > 10 else ""))
 

@@ -253,6 +253,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 def capabilities_of(item: Item, home: Path, files: Container[str] = ()) -> Capabilities:
     """Return the capabilities of an agent, a role, a macro, a tool or a workflow.
 
+    Errors of its files are not raised: they are in `wrong`.
+
     Args:
         home: directory with its files, in the layout of a configuration directory.
         files: names of global tools that are files, including ones that replace built-in tools: they run without

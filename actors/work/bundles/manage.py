@@ -118,10 +118,13 @@ async def update(
 
 
 async def remove(base: Path, name: str, wishes: Wishes, person: InstallPrompts) -> InstallResult:
-    """Remove the files of a bundle. Files that the user has changed stay, unless `force` is set.
+    """Remove the files of a bundle, after asking unless `wishes.yes`.
+
+    Files that the user has changed stay, unless `wishes.force`.
 
     Raises:
         NotFound: no bundle of this name is installed.
+        Conflict: another process is installing, or files have changed since the preview.
     """
     with alone(base):
         record = _begin(base, person)
@@ -151,10 +154,11 @@ async def remove(base: Path, name: str, wishes: Wishes, person: InstallPrompts) 
 
 
 def installed(base: Path) -> dict[str, tuple[Bundle, list[str]]]:
-    """Return all bundles by name, each with the items that the user has changed or removed.
+    """Return all bundles by name, each with the files and servers that the user has changed or removed. Blocks.
 
     Raises:
-        InvalidFile: the record can't be read.
+        InvalidFile: the record or mcp.json can't be read.
+        Conflict: an installed file can't be read, or is now a directory.
     """
     found = {}
     for name, bundle in read_manifest(base).bundles.items():
@@ -278,7 +282,17 @@ async def apply_bundle(
     *,
     partly: bool = False,
 ) -> InstallResult:
-    """Plan, show, ask and apply. With `partly`, files outside of the offer stay unchanged."""
+    """Plan an install or update, show it, ask the user, and apply it. The caller holds the lock (`alone`).
+
+    Args:
+        record: all installed bundles; the one called `name` is replaced by `new`.
+        partly: installed files that are not in the offer stay. Else they are removed, unless the user has edited them.
+
+    Raises:
+        Conflict: with `wishes.yes`, an unrelated existing item would be replaced without `force`; or files have changed
+            since the preview.
+        NotKept: a write failed.
+    """
     old = record.bundles.get(name)
     known = old.files if old is not None else {}
     state = await trio.to_thread.run_sync(ConfigState.of, base, {**known, **offer.files})
@@ -362,7 +376,12 @@ def _recorded(found: Mapping[str, str], hashes: Mapping[str, str], old: Mapping[
 
 
 def apply_changes(base: Path, state: ConfigState, puts: Mapping[str, NewFile], removes: list[str]) -> None:
-    """Apply the changes, unless the directory has changed since the plan: the user may have taken an hour to answer."""
+    """Apply the changes, unless the directory has changed since the plan: the user may have taken an hour to answer.
+
+    Raises:
+        Conflict: a file of the plan or mcp.json has changed; nothing is written.
+        NotKept: a write failed.
+    """
     # mcp.json is part of the state as a text; the record is covered by the lock.
     if ConfigState.of(base, {**dict.fromkeys(state.files), **dict.fromkeys(puts.keys() - {NAME, *MCP_FILES})}) != state:
         raise Conflict(

@@ -77,7 +77,7 @@ class InstallPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def nothing_to_do(self) -> bool:
-        """True if the plan changes nothing."""
+        """True if the plan writes and removes nothing, and contains no `taken` file or server."""
         return not {*self.files.values(), *self.servers.values()} & {"new", "changed", "gone", "taken"}
 
 

@@ -77,8 +77,11 @@ class BundleSource(msgspec.Struct, frozen=True, kw_only=True):
 def read_source(text: str, here: Path) -> BundleSource:
     """Parse the origin of a bundle; a relative path starts from `here`.
 
+    A directory is used as it is. A directory with `#REF` is used as a git repository.
+
     Raises:
-        UsageError: the text is neither a supported URL nor a directory.
+        UsageError: the text is neither a supported URL nor a directory, or the URL has an invalid ref, a password or a
+            token.
     """
     directory = _directory(text, here)
     if directory is not None:
@@ -203,7 +206,7 @@ _PASSED = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".ven
 
 
 async def list_folder(directory: Path) -> SourceTree:
-    """List the files below a directory.
+    """List the files below a directory, without those in `_PASSED`. Links are listed and not followed.
 
     Raises:
         InvalidFile: the directory can't be read, or contains too many files.
@@ -296,9 +299,10 @@ async def fetch(me: Actor, source: BundleSource, into: Path, environ: Mapping[st
 
     Raises:
         ConfigError: git is not installed.
-        UpstreamError: the repository can't be reached, or access is denied.
+        UpstreamError: the repository can't be reached within `SECONDS`, or access is denied.
         UsageError: the repository has no such branch, tag or commit.
-        InvalidFile: the repository is too large.
+        InvalidFile: the repository is empty, broken or too large.
+        NotKept: no space is left for it.
     """
     if shutil.which("git", path=environ.get("PATH")) is None:
         raise ConfigError(

@@ -94,7 +94,9 @@ def alone(base: Path) -> Iterator[None]:
 
 
 def apply_files(base: Path, puts: Mapping[str, NewFile], removes: Sequence[str]) -> None:
-    """Write and remove these files. Blocks.
+    """Write the files `puts` and delete the files `removes`, as paths below `base`. Blocks.
+
+    The last of `puts` is written after all other changes; it must be the record of installed bundles.
 
     Raises:
         NotKept: a write failed; the next install completes the changes if the journal was written.
@@ -207,6 +209,12 @@ class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, base: Path, paths: Mapping[str, object]) -> ConfigState:
+        """Read the state of the files at `paths` below `base`; missing ones have no hash. Blocks.
+
+        Raises:
+            Conflict: one of the paths is a directory or can't be read.
+            InvalidFile: mcp.json can't be read.
+        """
         files = {path: hash for path in paths if (hash := _hash_at(base / path)) is not None}
         mcp_file = next((name for name in MCP_FILES if (base / name).exists()), MCP_FILES[0])
         text = ""
@@ -221,10 +229,12 @@ class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def servers(self) -> dict[str, object]:
+        """Entries of mcp.json by name; empty without a file."""
         return entries_of(self.mcp_text, self.mcp_file) if self.mcp_text.strip() else {}
 
     @property
     def server_hashes(self) -> dict[str, str]:
+        """Hashes of the entries of mcp.json by name, see `hash_of_entry`."""
         return {name: hash_of_entry(entry) for name, entry in self.servers.items()}
 
 
@@ -242,6 +252,7 @@ def _hash_at(file: Path) -> str | None:
 
 
 def mcp_put(state: ConfigState, entries: Mapping[str, object], gone: list[str]) -> dict[str, NewFile]:
+    """Return mcp.json by its path, with `entries` put in and `gone` removed; empty without changes."""
     if not entries and not gone:
         return {}
     text = state.mcp_text if state.mcp_text.strip() else EMPTY

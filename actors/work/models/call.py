@@ -138,20 +138,26 @@ class GatewayCall:
         self._said = 0
 
     def emit(self, data: events.EventData) -> None:
+        """Emit an event under the id of this call."""
         self.me.emit(data, id=self.id)
 
     def send(self, endpoint: Endpoint, headers: Mapping[str, str], attempt: int) -> Coroutine[Any, Any, ChatReply]:
+        """Emit and record the request of try number `attempt`, and return the coroutine that sends it to the provider.
+
+        The coroutine raises like `Endpoint.stream`, or like `Endpoint.ask` if the call does not stream.
+        """
         self._begins(attempt)
         ask = endpoint.stream if self.stream else endpoint.ask
         sends = None if self.recorder is None else partial(self.recorder.sent, self.id)
         return ask(self.target, headers, self.request, self.hears, self.reads, sends)
 
     def prepared(self, replies: PreparedReplies, attempt: int) -> Coroutine[Any, Any, ChatReply]:
+        """Emit and record the request like `send`, and return the coroutine of a reply that needs no provider."""
         self._begins(attempt)
         return replies.reply(self.me.path, self.request, self.hears)
 
     def reads(self, headers: Mapping[bytes, bytes]) -> None:
-        """Read the quota from the headers of a successful answer."""
+        """Store the quota in the headers of a successful answer, and note that the provider charges for this try."""
         self._replying = True  # from here on the provider charges, even if the answer breaks off
         self.remaining = remaining_in(headers)
 
@@ -160,7 +166,10 @@ class GatewayCall:
         return about_tokens(self.request)
 
     def waits(self, waiting: MustWait) -> None:
-        """Emit an event about a wait in the queue; raise `Busy` if the call may not wait."""
+        """Emit an event about a wait in the queue; raise `Busy` if the call may not wait.
+
+        A wait for the limit of concurrent requests does neither, unless the provider has refused this request before.
+        """
         about, self._refusal = self._refusal, ""
         if waiting.why == "concurrency" and not about:
             return
@@ -206,6 +215,7 @@ class GatewayCall:
             self.recorder.asked(self.id, self.me.path, self.target.id, request, stream=self.stream)
 
     def hears(self, delta: Delta) -> None:
+        """Pass a delta to `on_delta`, and emit its text as an event if the reply is streamed. Secrets are redacted."""
         # `Streamed` holds back the end of a piece that may be the beginning of a secret; `ends` emits the rest.
         if self.hold is not None:
             self._said += len(delta.arguments if isinstance(delta, ToolCallDelta) else getattr(delta, "text", ""))
@@ -227,6 +237,10 @@ class GatewayCall:
             self.on_delta(delta)
 
     def will_retry(self, attempt: int, wait: float, error: CallboardError) -> None:
+        """Record and emit that try number `attempt` failed and another follows in `wait` seconds.
+
+        If `on_delta` has received a part of the failed reply, it is called with `Restarted`.
+        """
         if self.recorder is not None:
             self.recorder.made_again(self.id, error, wait)
         self.emit(events.LlmRetry(model=self.target.id, attempt=attempt, wait=wait, error=str(error)))
@@ -246,6 +260,7 @@ class GatewayCall:
         self.heard = False
 
     def gives_up(self, error: CallboardError) -> None:
+        """Record the final error, after secrets are removed from it, and emit it if a request was sent before."""
         hide_in(error)  # providers quote the refused key in their messages
         if self.recorder is not None:
             self.recorder.failed(self.id, str(error))
@@ -305,7 +320,8 @@ class GatewayCall:
         Redaction removes secrets that the vault has issued, which a model may repeat.
 
         Raises:
-            ReplyFiltered, EmptyReply, UpstreamError: see `check_reply`; also if `need_text` and there is no text.
+            ReplyFiltered, EmptyReply, UpstreamError: see `check_reply`.
+            UpstreamError: with `need_text`, the reply has no text and calls tools although none were offered.
             BudgetReached: from `on_usage`.
         """
         self.answered = True
@@ -346,7 +362,10 @@ class GatewayCall:
 
 
 def costs_nothing(error: BaseException) -> bool:
-    """Return True if a try that ended before its reply cost nothing: it was refused, or never reached the provider."""
+    """Return True if a try that ended before its reply cost nothing: it was refused, or never reached the provider.
+
+    A cancelled try, and one whose connection broke after the request was sent, may cost money.
+    """
     if isinstance(error, UpstreamError):
         return error.status is not None or not error.sent
     return isinstance(error, CallboardError)
@@ -371,7 +390,9 @@ def countable(usage: TokenUsage) -> TokenUsage:
 
 
 def about_tokens(request: ChatRequest) -> int:
-    """Return an estimate of a request's tokens: four characters each, a fixed count per image, and `max_tokens`."""
+    """Return an estimate of a request's tokens: a quarter of its characters, `PICTURE_TOKENS` for each image or binary
+    file, and `max_tokens`.
+    """
     characters = len(request.system)
     pictures = 0
     for turn in request.messages:

@@ -80,10 +80,12 @@ class Cassette:
         """Return the reply to a request of the actor `path`, after the recorded seconds.
 
         Args:
-            hears: called with each piece of the text.
+            hears: called with the reasoning as one piece, then with each word of the text. If the recorded duration is
+                0, the text is one piece, too.
 
         Raises:
             CassetteDiffers: the cassette has no such reply.
+            CallboardError: the recorded request failed with this error.
         """
         agent, number = _agent_of(path), sum(isinstance(turn, AssistantTurn) for turn in request.messages)
         lines = self._replies.get(agent, ())

@@ -279,7 +279,10 @@ def idle_timeout_of(*choices: float | None) -> float:
 
 
 def rules_of(client: ClientSettings, entry: ModelSettings) -> AllowanceRules:
-    """Return the rate limits of a model: its own, else its client's. Local models get one request at a time."""
+    """Return the rate limits of a model: its own, else its client's.
+
+    A local model without a configured `max_concurrency` gets one request at a time.
+    """
     return AllowanceRules(
         requests_per_minute=entry.requests_per_minute or client.requests_per_minute,
         tokens_per_minute=entry.tokens_per_minute or client.tokens_per_minute,
@@ -380,7 +383,11 @@ class ModelCatalog:
     # --- the default
 
     def choice(self) -> ModelChoice:
-        """Return the configured model, else one of the first usable client, else the small local model."""
+        """Return the default model. This sends no request.
+
+        The order is: `model` of the settings; a chat model of the first client that needs no key, has one, or has an
+        address of its own; OpenAI or Claude if the environment has their key; the small local model.
+        """
         settings = self._settings
         if settings.model:
             return ModelChoice(self.full(settings.model), f"from {settings.model_from or settings.file}")
@@ -402,7 +409,10 @@ class ModelCatalog:
         return next(listed, _DEFAULTS.get(providers.BUILT_IN.get(client.type, ""), "") or providers.suggested(client))
 
     def full(self, model: str) -> str:
-        """Return the full id: for a client's bare name, the client with its first model. Lists are handled by item."""
+        """Return the full id: for a client's bare name, `client:` and its first model; any other id unchanged.
+
+        In a comma-separated list, each item is completed.
+        """
         if "," in model:
             return ",".join(map(self._whole, models_of(model)))
         return self._whole(model)
@@ -429,7 +439,7 @@ class ModelCatalog:
         return targets
 
     def known(self, model: str) -> tuple[ModelTarget, ...] | None:
-        """Return the models of a list that was resolved before, else None."""
+        """Return the models of a list (or of one id) that `targets` has resolved before, else None."""
         return self._several.get(model)
 
     async def fetched(self, model: str) -> tuple[ModelTarget, ...]:

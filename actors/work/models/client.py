@@ -104,7 +104,8 @@ class Endpoint:
             on_body: receives the body of the request, before it is sent.
 
         Raises:
-            CredentialsError, ModelError, UpstreamError: see `refused` and `broken`.
+            KeyRefused, AccountEmpty, ModelError, UpstreamError: see `refused` and `broken`.
+            ModelError: also if the answer is a web page, longer than `MAX_REPLY`, or not in the provider's format.
         """
         outgoing = target.codec.encode(request, target.name, stream=False)
         if on_body is not None:
@@ -178,7 +179,7 @@ class Endpoint:
         on_headers: OnHeaders | None = None,
         sign: Sign | None = None,
     ) -> bytes:
-        """Send any JSON request for the model `id` and return the body of the answer. Raises like `ask`."""
+        """Send any JSON request for the model `id` and return the undecoded body of the answer. Raises like `ask`."""
         pieces: list[bytes] = []
         await self._answer(id, headers, path, body, pieces.append, on_headers, sign)
         return b"".join(pieces)
@@ -438,7 +439,7 @@ _OPEN = frozenset({"x-amz-content-sha256", "x-api-key-version"})
 
 
 def log_request(model: str, url: httpx.URL, headers: Mapping[str, str], body: bytes) -> None:
-    """Write a request to the log (`CALLBOARD_LOG=models=debug`).
+    """Write a request to the log (`CALLBOARD_LOG=models=debug`). A body above `MOST` characters loses its middle.
 
     Values of headers with the name of a secret are redacted, also where they occur in the body or the URL. Texts with
     the form of a secret are redacted as well.

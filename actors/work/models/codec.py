@@ -117,7 +117,11 @@ class Codec(Protocol):
         ...
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
-        """Return `request` in the provider's format; `model` is the provider's name of the model."""
+        """Return `request` in the provider's format; `model` is the provider's name of the model.
+
+        Raises:
+            ModelError: the format cannot express a part of the request, for example a file type or a URL of an image.
+        """
         ...
 
 
@@ -231,7 +235,7 @@ class ReplyBuilder:
         return current if _continues(self._calls[current], id, name, arguments) else new
 
     def ends(self, reason: str | None, *, refused: bool = False) -> None:
-        """Record the provider's stop reason; `refused` is True if a filter caused it."""
+        """Record the provider's stop reason; an empty one changes nothing. `refused` is True if a filter caused it."""
         if reason:
             self.stop = "refused" if refused else ENDS.get(reason.lower(), "end")
             self.reason = "" if ENDS.get(reason.lower()) in ("end", "tools") else reason
@@ -262,7 +266,10 @@ class ReplyBuilder:
                 self._reasoning, self._text = [begun], [answer.lstrip()]
 
     def build(self) -> chat.ChatReply:
-        """Return the reply so far. A call without an id gets `call_N`, since histories need one."""
+        """Return the reply so far. A call without an id gets `call_N`, since histories need one.
+
+        If there are calls, a normal end (or none yet) becomes the stop reason `tools`.
+        """
         calls = [self._calls[index] for index in sorted(self._calls)]
         tool_calls = tuple(
             tool_call(call.id or f"call_{number}", call.name, "".join(call.arguments), call.signature)
@@ -354,7 +361,12 @@ class StreamReader:
                 yield from self.take(event.data.strip())
 
     def take(self, data: str) -> Iterator[chat.Delta]:
-        """Yield the deltas of text, reasoning and tool calls in one stream event."""
+        """Yield the deltas of text, reasoning and tool calls in one stream event.
+
+        Raises:
+            ModelError: the event is not in the provider's format.
+            UpstreamError: the event reports an error.
+        """
         raise NotImplementedError
 
     def finish(self) -> chat.ChatReply:
@@ -453,7 +465,7 @@ def check_reply(reply: chat.ChatReply) -> None:
 
 
 def caches(cache: Cache, request: chat.ChatRequest) -> bool:
-    """Return True if the prompt should be cached. `auto` caches requests that are likely to be continued.
+    """Return True if the prompt should be cached: never with `off`, and with `auto` if a next request is likely.
 
     These are requests with tools or with an earlier reply: writing a cache costs extra, which only a second request
     recovers.
@@ -464,7 +476,10 @@ def caches(cache: Cache, request: chat.ChatRequest) -> bool:
 
 
 def tool_call(id: str, name: str, arguments: str, signature: str = "") -> chat.ToolCall:
-    """Return a call from arguments as text. `null` means `{}`; text that is not a JSON object becomes `malformed`."""
+    """Return a call from arguments as text, which may be JSON inside a JSON string.
+
+    Empty text and `null` mean `{}`. Text that is not a JSON object becomes `malformed`.
+    """
     if not arguments.strip():
         return chat.ToolCall(id=id, name=name, signature=signature)
     try:
@@ -487,7 +502,10 @@ def arguments_text(arguments: Json) -> str:
 
 
 def arguments_sent(call: chat.ToolCall) -> str:
-    """Return the arguments of a past call as JSON text, always an object: prompt templates of models parse it."""
+    """Return the arguments of a past call as JSON text, always an object: prompt templates of models parse it.
+
+    Malformed arguments are sent as `{"malformed": text}`.
+    """
     return msgspec.json.encode({"malformed": call.malformed} if call.malformed else call.arguments).decode()
 
 
@@ -630,12 +648,15 @@ def is_json(text: str | bytes) -> bool:
 
 
 def error_text(error: Json) -> str:
-    """Return the message of a provider's error object."""
+    """Return the message of a provider's error object, or the whole error as text if it has none."""
     return str(error.get("message") or error) if isinstance(error, dict) else str(error)
 
 
 def with_preface(request: chat.ChatRequest, system: str) -> tuple[object, ...]:
-    """Return the messages with the system prompt prepended to the first user turn."""
+    """Return the messages with the system prompt before the text of the first user turn.
+
+    Without a user turn, the system prompt becomes one at the start.
+    """
     turns = list(request.messages)
     for position, turn in enumerate(turns):
         if isinstance(turn, chat.UserTurn):
@@ -785,7 +806,7 @@ _MISTRAL = re.compile(r"mi[sx]tral|ministral|pixtral|codestral|devstral|magistra
 
 
 def uses_mistral_ids(model: str, base: str = "") -> bool:
-    """Return True for a model with Mistral's tokenizer, at any server."""
+    """Return True if the model's name is one of Mistral's, at any server, or the base URL is Mistral's own."""
     return _MISTRAL.search(model) is not None or "mistral.ai" in base
 
 

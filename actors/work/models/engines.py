@@ -127,7 +127,7 @@ def require_engine() -> None:
 
 
 def threads() -> int:
-    """Return the number of threads of an engine: all cores but one, which the rest of the program needs."""
+    """Return the number of threads of an engine: all available cores but one, which the program needs; at least 1."""
     return max(1, len(os.sched_getaffinity(0)) - 1)
 
 

@@ -77,7 +77,7 @@ class FailedModels:
         return f"failed {now - failure.at:.0f} s ago: {failure.error}"
 
     def until(self, model: str) -> float:
-        """Return the time when `model` is no longer skipped."""
+        """Return the time when `model` is no longer skipped; minus infinity if it has not failed."""
         failure = self._failures.get(model)
         return -math.inf if failure is None else failure.until
 
@@ -95,7 +95,10 @@ class FailedModels:
             self._failures[model].tried = False
 
     def failed(self, model: str, error: CallboardError, now: float) -> None:
-        """Record a failure of the model."""
+        """Record a failure at time `now`: requests skip the model from then on.
+
+        They skip it for `seconds`, or for the error's `retry_after` (at most `LONGEST`) if that is longer.
+        """
         away = min(getattr(error, "retry_after", None) or 0.0, LONGEST)
         self._failures[model] = _Failure(hidden_head(str(error), _SHOWN), now, now + max(self._seconds, away))
 
@@ -114,6 +117,9 @@ async def first_to_answer(
     retry: Retry,
 ) -> ChatReply:
     """Ask the models in order and return the first reply.
+
+    Recently failed models are asked last. If no model answers, wait for the busy one that is available first, unless
+    `call.may_wait` is False.
 
     Args:
         call: state of the request; it is switched to each model in turn.
@@ -184,6 +190,8 @@ _OPTIONS = {
 def another_may_take_it(error: ModelError | AccountEmpty, request: ChatRequest) -> bool:
     """Return True if another model may answer a request that one model refused or failed to answer.
 
+    True for an empty account and a failing provider, False for a filtered reply.
+
     Most refusals concern one provider: a retired model, a context window that is too short, an unsupported schema or
     file, an account without credit. An invalid value of an option is refused by every model. A request that a
     provider's filter stopped is not sent to another provider.
@@ -240,8 +248,10 @@ def _all_of(failures: Sequence[ModelError | AccountEmpty]) -> CallboardError:
 async def admitted(gate: LimiterGate, call: GatewayCall) -> None:
     """Wait until the limiter admits the call, at most `call.patience` seconds.
 
+    A wait for the limit of concurrent requests has no such bound.
+
     Raises:
-        Busy: the wait is longer, or is known to be longer.
+        Busy: the wait is longer, or is known to be longer, or the call may not wait (`GatewayCall.waits`).
     """
     began = trio.current_time()
     with trio.CancelScope() as scope:

@@ -160,8 +160,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
     def check(self, model: str = "") -> str:
         """Return the full id of `model` (or of the default) after a check of its key, base URL and weights.
 
-        For a comma-separated list of models, check all and return all ids. A secret that takes time to fetch is not
-        checked here.
+        For a comma-separated list of models, check all and return all ids. A dry run checks only that the models exist.
+        If a secret takes time to fetch, nothing is checked here: the first request fetches it.
 
         Raises:
             ConfigError, CredentialsError, Unsupported: the model cannot be used; the text says what to do.
@@ -181,7 +181,9 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return ",".join(target.id for target in targets)
 
     def check_price(self, model: str, account: Account) -> None:
-        """Check that the price of each model is known if the account is limited in money.
+        """Check that the price of each model is known if the account is limited in money. A dry run checks nothing.
+
+        If a secret takes time to fetch, the check is left to the request.
 
         Raises:
             Unpriced: a price is unknown; the text says what to do.
@@ -224,7 +226,10 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
         return self.load_window(model)
 
     def load_window(self, model: str = "") -> int | None:
-        """Return the context window, and load the price table if needed. This blocks: call it in a thread."""
+        """Return the context window in tokens, the smallest of several models; None if unknown.
+
+        The settings take precedence over the price table, which is loaded if needed. This blocks: call it in a thread.
+        """
         model = model or self.choice().model
         found = self.window(model)
         if found is not None:
@@ -266,7 +271,8 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             on_usage: receives tokens and cost of every complete reply, also of one that is tried again.
             attempts: maximum number of tries, the first included, if errors are transient. A `Retry` also sets the
                 retryable errors and the waits.
-            deadline: on `trio.current_time()`'s clock.
+            deadline: time on trio's clock at which the call raises TimedOut. No further try starts if its wait would
+                pass the deadline.
             need_text: treat a reply that only calls tools, if none were offered, as a transient error. An empty reply
                 is then tried as often as `attempts` allows, instead of once more.
             may_wait: if the provider's rate limit is reached, wait as long as it takes without counting a failed try,
@@ -274,8 +280,12 @@ class Gateway(AbstractAsyncContextManager["Gateway"]):
             account: account that every try is charged to. A try is sent when the account has room for it.
             recorder: stores the request and the reply.
 
+        A dry run sends nothing and returns `dry_reply`. `attempts` below 1 raises ValueError.
+
         Raises:
-            ConfigError, CredentialsError: the model or its key is missing.
+            ConfigError, CredentialsError: the model or its key is missing, or the provider refused the key.
+            Unsupported: the model does not support the request.
+            AccountEmpty: the provider's account has no credit.
             ModelError: the provider refused the request, or its answer is not in its format.
             ReplyFiltered: the provider's filter stopped the request or the reply.
             EmptyReply: the reply has neither text nor calls, also after another try.
@@ -472,7 +482,7 @@ async def retried(
         deadline: time on trio's clock after which no further try starts.
 
     Raises:
-        ModelError: the error of the last try; its text states the number of tries if there were several.
+        ModelError: the error of the last try. If there were several and it is retryable, its text states their number.
     """
     for attempt in count(1):
         try:

@@ -108,7 +108,10 @@ class RequestSent(msgspec.Struct, frozen=True):
 
 
 class RequestDone(msgspec.Struct, frozen=True):
-    """Notice that a request is finished. `used` is its tokens, or None if it failed or was cancelled."""
+    """Notice that a request is finished, or was cancelled in the queue.
+
+    `used` is its tokens, or None if it failed or was cancelled. `remaining` is the quota that the reply states.
+    """
 
     ticket: int
     used: int | None
@@ -144,20 +147,27 @@ Message: TypeAlias = (
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """Permission to send. If `unlimited`, it holds for all requests until one is refused."""
+    """Permission to send.
+
+    If `unlimited`, it holds for all later requests, until one is refused here or in another process, a reply states
+    limits, or the limits are divided among processes.
+    """
 
     unlimited: bool = False
 
 
 class MustWait(msgspec.Struct, frozen=True):
-    """Reply to `Admit`: the request is queued for at least `seconds`, or, if None, until another one finishes."""
+    """Reply to `Admit`: the request is queued.
+
+    `seconds` is the minimum wait; 0 if only older queued requests are ahead, None until a request in flight finishes.
+    """
 
     seconds: float | None
     why: Why
 
 
 def too_many(error: UpstreamError) -> bool:
-    """Return True if the error is a rate-limit or overload refusal."""
+    """Return True if the error is a rate-limit or overload refusal: a status of `REFUSALS`, or 503 with "overload"."""
     return error.status in REFUSALS or (error.status == 503 and "overload" in str(error).lower())
 
 
@@ -301,9 +311,10 @@ class LimiterGate:
     async def admit(
         self, ticket: int, path: str, tokens: Callable[[], int], on_wait: Callable[[MustWait], None]
     ) -> None:
-        """Wait until a request may be sent. The caller must call `done` or `refused` afterwards.
+        """Wait until a request may be sent. After a normal return, the caller must call `done` or `refused`.
 
-        If the limiter has crashed, return at once: a bug there must not stop every run.
+        If this raises or is cancelled, the ticket leaves the queue. If the limiter has crashed, return at once: a bug
+        there must not stop every run.
 
         Args:
             ticket: number unique among the requests of this model; within a run, lower tickets are sent first.
@@ -395,13 +406,16 @@ class Gates:
     def share(self, notify: Callable[[str, float], None]) -> None:
         """Share refusals with other processes that use the same keys.
 
-        `notify` is called with an account and its cooldown in seconds, once for requests refused at about the same
-        time.
+        `notify` is called with an account and the seconds of a reply's `Retry-After`, if they extend the account's
+        cooldown by at least `NEWS` seconds. A refusal without `Retry-After` is not shared.
         """
         self._tell = notify
 
     def extend_cooldown(self, account: str, seconds: float) -> None:
-        """Apply the cooldown of `account` that another process reported."""
+        """Apply a cooldown of `account` that another process reported.
+
+        No effect if it ends less than `NEWS` seconds after the known cooldown.
+        """
         if self._is_news(account, seconds):
             for gate in self._shared.get(account, ()):
                 gate.extend_cooldown(seconds)
@@ -487,7 +501,7 @@ ROUND = 0.5
 """Minimum duration of a round, in seconds, for a pace to be derived from it."""
 
 CALM = 60.0
-"""Seconds without a refusal after which each reply widens the window by one, until it is removed."""
+"""Seconds without a refusal after which each reply widens the window by one (at most one a second) or removes it."""
 
 
 class Bucket:
@@ -828,7 +842,10 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def remaining_in(headers: Mapping[bytes, bytes]) -> Remaining | None:
-    """Return the remaining quota in the headers (by lower-case name), or None if they state none."""
+    """Return the quotas in the headers (by lower-case name), or None if there are no such headers.
+
+    A quota with missing or invalid numbers is None in the result.
+    """
     if b"x-ratelimit-remaining-requests" in headers or b"x-ratelimit-remaining-tokens" in headers:
         names = "x-ratelimit-{what}-{of}"
     elif b"anthropic-ratelimit-requests-remaining" in headers:

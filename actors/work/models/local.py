@@ -62,7 +62,10 @@ class LocalCodec:
         return self._inner.headers(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> Outgoing:
-        """Return the request in plain turns, with the tools as a schema."""
+        """Return the request in plain turns, with the tools as a schema.
+
+        If unset, the temperature is 0, and the reply has a token limit.
+        """
         changes: dict[str, Json] = {
             "messages": tuple(_plain(request.messages)),
             "tools": (),
@@ -172,7 +175,10 @@ def _choice_schema(tools: list[chat.Tool]) -> dict[str, Json]:
 
 
 def bounded(schema: Json) -> Json:
-    """Return a copy of `schema` in which every string and list has an upper bound."""
+    """Return a copy of `schema` in which lists and strings have an upper bound.
+
+    A string with `enum`, `const`, `pattern` or `format` gets none.
+    """
     if isinstance(schema, list):
         return [bounded(item) for item in schema]
     if not isinstance(schema, dict):

@@ -88,7 +88,7 @@ def chats(name: str) -> bool:
 
 
 def usd(price: float) -> str:
-    """Return a price with at least two decimal places: `$0.075`, `$2.50`."""
+    """Return a price with two to six decimal places: `$0.075`, `$2.50`."""
     text = f"{price:.6f}".rstrip("0")
     whole, _, part = text.partition(".")
     return f"${whole}.{part:0<2}"

@@ -35,7 +35,11 @@ class OllamaCodec:
         return codec.bearer(key)
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """Return the request in Ollama's format."""
+        """Return the request in Ollama's format, which has no tool choice.
+
+        With `none`, no tools are sent. A tool that must be called by name is sent alone. A response schema is sent only
+        without tools.
+        """
         messages: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         messages.extend(_message(turn, request.model) for turn in request.messages)
         body: dict[str, Json] = {"model": model, "messages": messages, "stream": stream}

@@ -97,7 +97,7 @@ class OpenAiReader(codec.StreamReader):
         self._parting = None if own else ThinkTagParser()
 
     def finish(self) -> chat.ChatReply:
-        """Return the reply, with reasoning in tags moved out of the text."""
+        """Return the reply, with reasoning in tags moved out of the text. Raises UpstreamError if it has no end."""
         if self._parting is not None:
             list(_parted(self.builder, *self._parting.rest()))
             self.builder.part_thinking()

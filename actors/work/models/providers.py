@@ -108,7 +108,10 @@ SUGGESTED = {
 
 
 def suggested(client: ClientSettings) -> str:
-    """Return the suggested model of a client's provider; "" if there is none."""
+    """Return the suggested model of a client's provider; "" if there is none.
+
+    There is none for a client that has the name of a provider of `READY_MADE` and a base URL of its own.
+    """
     own = BUILT_IN.get(client.type, client.name if client.type == "openai-compatible" else "")
     # A client with another base URL may only share the name of a known provider.
     return "" if client.api_base and own in READY_MADE else SUGGESTED.get(own, "")
@@ -237,7 +240,7 @@ def own_headers(client: ClientSettings, settings: Settings) -> dict[str, str]:
 def with_client(name: str, settings: Settings, environ: Mapping[str, str], finder: Finder) -> str | None:
     """Return the id of a usable model with this name, else None.
 
-    A client has the model if it lists it. A client that lists no chat model has each model with a known price.
+    A client has the model if it lists it. A client that lists no chat model has each model in the price table.
     """
     entry = ModelSettings(name=name)
     for client in usable_clients(settings, environ):
@@ -417,7 +420,10 @@ _MODULES = {"claude": "anthropic", "cohere": "cohere", "gemini": "gemini", "olla
 
 
 def interface(client: ClientSettings, model: ModelSettings, name: str, *, own: bool) -> Interface:
-    """Return the OpenAI interface of a model: the configured one, else for OpenAI (`own`) the one that it needs."""
+    """Return the OpenAI interface of a model: the configured one, else `chat`.
+
+    At OpenAI itself (`own`), a model that needs the Responses API gets `responses`.
+    """
     configured = model.api or client.api
     if configured or not own:
         return configured or "chat"

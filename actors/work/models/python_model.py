@@ -75,18 +75,19 @@ class Model(Protocol):
 
         Raises:
             UpstreamError: the request may succeed if it is repeated; the gateway repeats it.
-            ModelError: it can't. Exceptions of other classes count as this one, and are logged with their traceback.
+            ModelError: a repetition would not help. Any other exception counts as a ModelError, and is logged with its
+                traceback.
         """
         ...
 
 
 def is_model(value: object) -> bool:
-    """Return True for an object that has the form of a `Model`."""
+    """Return True for an object with a method `request`; False for a string or a class."""
     return not isinstance(value, str | type) and callable(getattr(value, "request", None))
 
 
 def by_name(models: Iterable[Model], what: str) -> dict[str, Model]:
-    """Return models by their names.
+    """Return models by their names. The same object may occur several times.
 
     Args:
         what: the argument that has them, for errors.
@@ -151,7 +152,7 @@ class PythonReplies:
 
         Raises:
             CallboardError: as the model raised it.
-            ModelError: the model raised another exception, or its reply makes no sense.
+            ModelError: the model raised another exception, or its reply or one of the pieces has a wrong type.
         """
         model, host = self._model, caller.get()
         try:

@@ -58,12 +58,15 @@ def budget_of(request: ChatRequest) -> int | None:
 def wanted(request: ChatRequest, id: str, name: str, model: ModelSettings, settings: Settings) -> dict[str, Any]:
     """Return the reasoning fields that the model's entry or the settings add to `request`; usually none.
 
+    A value of the settings that the model does not support is ignored.
+
     Args:
         id: id of the model, for the error.
         name: the provider's name of the model.
 
     Raises:
-        Unsupported: the model does not support reasoning, or cannot turn it off.
+        Unsupported: the request or the model's entry asks for reasoning, or turns it off, and the model does not
+            support that.
     """
     for asks in (request, model, settings):
         effort, tokens = asks.reasoning_effort, asks.thinking_budget

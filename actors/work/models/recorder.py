@@ -24,10 +24,10 @@ The body of each request is recorded as well, as the provider's codec encoded it
 an item of a list: in all formats, that is between turns and between tools. So its pieces repeat too. They have no
 object identity, so each request has to digest all of them; a body above `MOST_OF_BODY` is therefore not recorded.
 
-Bounds: a piece above `LONGEST` loses the middle of its long texts. Images and files are recorded by size only. If the
-new pieces of a request exceed `MOST_OF_CALL`, the oldest are omitted. After `MOST_OF_FILE` bytes a new file starts,
-without any known pieces, so that it can be read alone. At most two files exist, so the oldest calls are dropped first;
-the numbers of the remaining calls show that.
+Bounds: a piece above `LONGEST` loses the middle of its long texts. Images and binary files are recorded by size only.
+If the new pieces of a request exceed `MOST_OF_CALL`, the oldest are omitted. After `MOST_OF_FILE` bytes a new file
+starts, without any known pieces, so that it can be read alone. At most two files exist, so the oldest calls are dropped
+first; the numbers of the remaining calls show that.
 
 Secrets: each line passes `redact` before it is written. A text that is cut passes it before the cut, since half a
 secret is not recognised. Headers, which contain the keys, never reach the recorder.
@@ -91,7 +91,7 @@ _DEFAULTS = ChatRequest(messages=())
 
 
 class PieceLine(msgspec.Struct, frozen=True, tag="piece", tag_field="line"):
-    """Turn, tool or system prompt. Numbers start at 1 in each file."""
+    """Turn, tool, system prompt, or part of a body as text. Numbers start at 1 in each file."""
 
     number: int
     value: msgspec.Raw
@@ -198,7 +198,10 @@ class Recorder:
         self._put(_encoded(line))
 
     def sent(self, id: str, body: bytes) -> None:
-        """Record the body of the request. Later tries have the same body, so only the first is recorded."""
+        """Record the body of the request, unless it exceeds `MOST_OF_BODY`.
+
+        Later tries have the same body, so only the first is recorded. A call without `asked` is ignored.
+        """
         call = self._open.get(id)
         if call is None or call.sent or len(body) > MOST_OF_BODY:
             return
@@ -360,7 +363,9 @@ def ranges(numbers: Iterable[int]) -> Ranges:
 
 
 def recorded_turn(turn: Turn, clean: Callable[[str], str]) -> Any:
-    """Return a turn for recording, with the size of images and files instead of their bytes.
+    """Return a turn for recording, with the size of images and binary files instead of their bytes.
+
+    Text files stay as text. An image by URL keeps the first 200 characters of the URL.
 
     Args:
         clean: removes secrets from a text.

@@ -97,7 +97,10 @@ class ResponsesCodec:
 
 
 class ResponsesReader(codec.StreamReader):
-    """Reader of one streamed response, which ends with `response.completed` or `response.incomplete`."""
+    """Reader of one streamed response, which ends with `response.completed` or `response.incomplete`.
+
+    `response.failed` and `error` raise an error.
+    """
 
     form = FORM
 

@@ -70,7 +70,9 @@ def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
 
 
 def auth_server_of(client: ClientSettings, file: str) -> AuthServer:
-    """Return the authorization server of a client.
+    """Return the authorization server of a client, with defaults of its type.
+
+    An entry with a `token_url` of its own gets no defaults.
 
     Args:
         file: path of the settings, for error texts.
@@ -108,7 +110,7 @@ def token_file_of(client: str, environ: Mapping[str, str]) -> TokenFile:
 
 
 def is_signed_in(client: ClientSettings, environ: Mapping[str, str], file: str) -> bool:
-    """Return True if a user has signed in for the client. This reads its token file and sends no request."""
+    """Return True if a user has signed in for the client and its entry is complete. Reads its token file only."""
     try:
         check_signed_in(client, environ, file)
     except ConfigError:

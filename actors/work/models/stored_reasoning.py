@@ -48,7 +48,7 @@ class ReasoningOrder:
         self.data.append(block)
 
     def within(self, block: dict[str, Json], text: int) -> None:
-        """Move the last `text` characters into `block`. No effect if fewer were recorded since the last block."""
+        """Move the last `text` characters into `block`. No effect if the last recorded run of text is shorter."""
         place = next((at for at in range(len(self.data) - 1, -1, -1) if isinstance(self.data[at], int)), None)
         if place is None or self.data[place] < text:
             return

@@ -217,7 +217,7 @@ def pulled(name: str, environ: Mapping[str, str], *, kind: Kind) -> tuple[Path, 
 
 
 def installed(environ: Mapping[str, str]) -> list[Installed]:
-    """Return all models in the cache directory: first the known models, then other GGUF files."""
+    """Return all models in the cache directory: first the complete ones of `KNOWN`, then other GGUF files."""
     where = directory(environ)
     known = [weights for weights in KNOWN.values() if weights.are_in(where)]
     named = {weights.paths(where)[0]: weights for weights in known}

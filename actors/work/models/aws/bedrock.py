@@ -78,7 +78,12 @@ class BedrockCodec:
         return codec.bearer(key) if self._signer is None else {}
 
     def encode(self, request: chat.ChatRequest, model: str, *, stream: bool) -> codec.Outgoing:
-        """Return the request in the Converse format. Raises ModelError for a reasoning effort that is not supported."""
+        """Return the request in the Converse format.
+
+        Raises:
+            ModelError: the request has a reasoning effort for a model whose options are unknown, an image by URL, or
+                a file that is neither PDF nor text.
+        """
         tools, choice, thinks, unwrap = offer(request, model)
         # `offer` assumes Claude's rules for unknown names; other models have their own fields, see `_more_fields`.
         if reasoning.claude(model) is None:
@@ -364,7 +369,10 @@ _NOVA = re.compile(r"amazon\.nova-(?:2-)?(?:micro|lite|pro|premier)")
 
 
 def mark(body: dict[str, Json], cache: Cache, request: chat.ChatRequest, model: str) -> None:
-    """Add cache points to the body of a Converse request, if the settings and the model allow it."""
+    """Add cache points to `body`, a Converse request, if the prompt should be cached (`codec.caches`).
+
+    With `auto`, only a model that is known to support caching gets them.
+    """
     nova = _NOVA.search(model) is not None
     claude = reasoning.claude(model)
     known = nova or (claude is not None and (claude.version >= (3, 7) or "3-5-haiku" in model))

@@ -76,7 +76,11 @@ class RoleSigner:
 def signer_of(
     client: ClientSettings, service: str, environ: Mapping[str, str], file: str, root: Root | None
 ) -> Signer | RoleSigner:
-    """Return the signer of a client. Its own keys precede the keys of its profile, and these precede a role.
+    """Return the signer of a client, from the first source that it has.
+
+    The order is: keys of the client or the environment, temporary keys of its profile, the web identity (not if the
+    client names a profile), static keys of the profile, the role of the container or machine (not if the client has a
+    key or names a profile).
 
     This sends no request, so a missing role of the machine is detected only by the first request.
 

@@ -55,7 +55,9 @@ def keys_of(client: ClientSettings, environ: Mapping[str, str]) -> AwsKeys:
 
 
 def named_keys(client: ClientSettings, environ: Mapping[str, str]) -> AwsKeys | None:
-    """Return the keys of the client or the environment. Raises CredentialsError if the client has only one of the two.
+    """Return the keys of the client or the environment, else None.
+
+    Raises CredentialsError if the client has only one of the two keys. A half pair in the environment is ignored.
 
     `AWS_*` variables are ignored if the client names a profile.
     """

@@ -74,8 +74,8 @@ class AssumedRole:
         self.renew = self._renewed.renew
         """Refreshes the keys if they are old. Raises the same errors as `RefreshingCredential.renew`.
 
-        CredentialsError means that there is no role, ConfigError that the environment names an address that is not
-        allowed.
+        CredentialsError means that there is no role, or that its service refused the request. ConfigError means that
+        the environment names an address that is not allowed, or a token file that is unreadable.
         """
 
     @property
@@ -180,7 +180,7 @@ async def sts(
         keys: keys that sign the request; None if it needs no signature.
 
     Raises:
-        CredentialsError: STS refuses the request.
+        CredentialsError: STS refuses the request, or its answer has no keys.
         UpstreamError: STS is unreachable, failed or is throttling.
     """
     await imported(".actors.io.http.transport")

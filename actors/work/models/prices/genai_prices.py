@@ -86,10 +86,10 @@ def read(data: bytes, *, where: str, today: date) -> PriceTable:
 
     Args:
         where: path or URL of the file, for errors, and as the table's source.
-        today: day of the download.
+        today: date of the table, if the file is genai-prices'; Callboard's own files contain their date.
 
     Raises:
-        ConfigError: the file is not a price file; the text says where it is wrong.
+        ConfigError: the file is not a price file, or has no prices; the text says where it is wrong.
     """
     if len(data) > LARGEST:
         raise ConfigError(f"{where} is not a price file: it is larger than {LARGEST >> 20} MB")

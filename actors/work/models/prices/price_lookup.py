@@ -117,7 +117,7 @@ class Finder:
         return FoundPrice(tariff=self._tariff(model, own, entry, seller), seller=seller, entry=entry)
 
     def known(self, client: ClientSettings, api_base: str) -> Iterator[str]:
-        """Yield the names of a client's models in the table, as far as they have a price for output."""
+        """Yield the models in the price list of a client's seller that have a price for output. Blocks like `find`."""
         provider = _seller(self.tables.table, client, api_base)
         for entry in provider.models if provider is not None else ():
             if entry.rates[-1].output is not None:
@@ -168,7 +168,10 @@ def _seller(table: PriceTable, client: ClientSettings, api_base: str) -> Provide
 
 
 def is_local(client: ClientSettings, model: ModelSettings, api_base: str) -> bool:
-    """Return True if the model belongs to a client of type `local` or `ollama`, whose calls cost nothing."""
+    """Return True if the model runs on this machine, where calls cost nothing.
+
+    That is a client of type `local`, or of type `ollama` with a local `api_base`, unless the model is a cloud model.
+    """
     if client.type == "local":
         return True
     if client.type != "ollama" or (model.real_name or model.name).endswith(("-cloud", ":cloud")):

@@ -73,7 +73,10 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
         return self.hours is None or self.hours[0] <= now.timetz() < self.hours[1]
 
     def parts(self, usage: TokenUsage) -> Iterator[tuple[str, int, float]]:
-        """Yield the parts of a reply: name, tokens, USD per million. The rates for input and output must be set."""
+        """Yield name, tokens and USD per million of each part of a reply that has tokens.
+
+        The rates for input and output must be set.
+        """
         # Counts of faulty servers may exceed the whole; each part is limited so that no share becomes negative.
         size = usage.input_tokens
         written = min(usage.cache_write_tokens, size)

@@ -176,7 +176,10 @@ class VertexAccess(msgspec.Struct, frozen=True):
         return self.identity is None and not self.project
 
     def below(self, path: str) -> str:
-        """Return the full path of `path` under the project. An identity needs a token first, see `Identity.renew`."""
+        """Return the full path of `path` under the project; `path` itself in express mode, or if it names a project.
+
+        Raises CredentialsError if an identity has no token yet, see `Identity.renew`.
+        """
         if self.is_express or path.startswith("/projects/"):
             return path
         project = self.identity.token.project if self.identity is not None else self.project
@@ -311,7 +314,7 @@ class Identity:
         return self._renewed.current
 
     def sign(self, _url: httpx.URL, _body: bytes) -> Mapping[str, str]:
-        """Return the headers with the token and the project to charge."""
+        """Return the headers with the token and the project to charge. Raises the same error as `token`."""
         token = self.token
         headers = {"authorization": f"Bearer {token.access}"}
         return {**headers, "x-goog-user-project": token.billed} if token.billed else headers
@@ -398,6 +401,7 @@ class Bearer:
 
         Raises:
             KeyRefused: the request is refused again, or the account lacks a permission.
+            ConfigError, CredentialsError, UpstreamError: the token can't be refreshed.
         """
         if refused.status != 401:
             raise refused
