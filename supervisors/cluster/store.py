@@ -137,6 +137,7 @@ class ClusterStore:
 
         Raises:
             Unwritten: the group may or may not be written; the next attempt finds out.
+            Unstorable: the group was not written; one of its runs has a value that can never be stored.
             JournalBroken: nothing can ever be written.
         """
         with journal_errors():
@@ -202,7 +203,7 @@ class ClusterStore:
         return record
 
     def close(self) -> bool:
-        """Close the connection."""
+        """Close the connection. Returns True: the storage still exists, unlike the file of a `SqliteStore`."""
         self._disconnect()
         return True
 
