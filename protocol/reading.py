@@ -60,7 +60,9 @@ class Reading:
         hidden: Iterable[str] = (),
         elsewhere: Dict[str, str] | None = None,
     ) -> T:
-        """Return a `cls` with the values of the mapping `node`.
+        """Return a `cls` with the values of the mapping `node`. Keys and values that do not fit are reported.
+
+        An unreadable value is left at its default; a required one becomes a harmless value of its type (see `broken`).
 
         Args:
             what: name of the mapping in messages: `an llm node`.
@@ -148,7 +150,11 @@ class Reading:
         return node_of(path)
 
     def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002 - to be overridden
-        """Return the node to read at this path; `extra` has the type's `Meta(extra=...)`."""
+        """Return the node to read in place of `node`; a subclass may convert it.
+
+        Args:
+            extra: the `Meta(extra=...)` of the type.
+        """
         return node
 
     # one value

@@ -151,7 +151,7 @@ def read_prompt(blocks: list[dict[str, Json]]) -> tuple[str, tuple[ImagePart, ..
     Texts are used unchanged, attached files are fenced under their names, and links become name and address.
 
     Raises:
-        ValueError: a block is neither text nor an image.
+        ValueError: a block is neither text, an image, a link nor an attached file of text or an image.
     """
     words: list[str] = []
     images: list[ImagePart] = []

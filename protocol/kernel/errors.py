@@ -89,7 +89,7 @@ class ActorFailed(ActorError):
 
 
 class ActorCancelled(ActorError):
-    """The actor was stopped before it had a result."""
+    """The actor was stopped or cancelled before it had a result."""
 
     code = "actor_cancelled"
 
@@ -141,7 +141,7 @@ class LimitReached(RunFailed):
 
 
 class TimedOut(LimitReached):
-    """A node's or the whole run's `timeout` passed."""
+    """A time limit passed: of a run, a node, a process or a question."""
 
     code = "timeout"
 
