@@ -146,7 +146,7 @@ class Reading:
     # overridden by dialects
 
     def node_at(self, path: Path) -> str | None:
-        """Return the name of the node that a path leads into, if any."""
+        """Return the name of the node that a path leads into; None for a path outside of the nodes."""
         return node_of(path)
 
     def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002 - to be overridden
@@ -246,7 +246,7 @@ class Reading:
 
 
 def node_of(path: Path) -> str | None:
-    """Return the id of the graph node that a path leads into, if any."""
+    """Return the id of the graph node that a path leads into; None for a path outside of `nodes`."""
     return str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
 
 

@@ -197,6 +197,8 @@ class OpenQuestions:
     async def answer_for_good(self, question_id: str, value: Value, by: str = "") -> bool:
         """Answer like `answer`, and return once the answer is durable, if the asker has a journal.
 
+        Returns False at once if the question is not open.
+
         Raises:
             JournalError: the answer could not be stored.
         """

@@ -215,7 +215,7 @@ class IdleHolders(Generic[K, R]):
             del self._queues[holder.ttl]
 
     def oldest(self) -> Holder[K, R] | None:
-        """Return the least recently used holder; one with an infinite `ttl` only if there is no other."""
+        """Return the least recently used holder, or None; one with an infinite `ttl` only if there is no other."""
         heads = [next(iter(queue.values())) for queue in self._queues.values()]
         return min(heads, key=lambda holder: (holder.ttl == math.inf, holder.since), default=None)
 
@@ -678,7 +678,7 @@ class Lease(Generic[K, R]):
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended the resource, once it has ended."""
+        """The error that ended the resource; None while it is open, and if it was closed without an error."""
         return self._entered.error
 
     @property

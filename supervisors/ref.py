@@ -256,7 +256,7 @@ class Ref(Generic[M_contra, T_co]):
         return True
 
     def tell_nowait(self, message: M_contra) -> bool:
-        """Send a message like `tell`, but raise `MailboxFull` instead of waiting."""
+        """Send a message like `tell`, with the same result, but raise `MailboxFull` instead of waiting."""
         kind = type(message)
         if kind not in checked_types:
             check_message(message, self.path)

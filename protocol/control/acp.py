@@ -99,7 +99,7 @@ class NewSession(Place, frozen=True):
 
     @property
     def agent(self) -> str | None:
-        """The agent that `_meta` names."""
+        """The agent that `_meta` names; None if it names none."""
         own = (self.meta or {}).get("callboard")
         name = own.get("agent") if isinstance(own, dict) else None
         return name if isinstance(name, str) and name else None

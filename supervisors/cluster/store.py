@@ -178,7 +178,7 @@ class ClusterStore:
                 run.refused = _claimed(run.run)
 
     def add_to_inbox(self, run: str, data: bytes) -> None:  # noqa: ARG002 - always refused
-        """Raise: runs of a cluster have no inbox; their answers are in its table of questions."""
+        """Raise `RunClaimed`: runs of a cluster have no inbox; their answers are in its table of questions."""
         raise RunClaimed(f"an answer for {run} can't be stored here: its questions are in the database of the cluster")
 
     def record(self, run: str) -> RunRecord:

@@ -203,7 +203,7 @@ def own_entries(
     """Yield the runs that belong to this database: neither claimed by another process nor an invalid copy.
 
     Args:
-        state: `OVER` for ended runs only; any other state for all runs that have not ended.
+        state: `State.OVER` for ended runs only; any other state for all runs that have not ended.
         run: only the run with this id.
     """
     for entry in entries(db, str(path_of(directory, sign)), state, run):
