@@ -212,7 +212,7 @@ class Todos(msgspec.Struct, kw_only=True):
 
 
 class Shortening(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Conditions for compressing the history of a conversation.
+    """Conditions under which the history of a conversation is compressed.
 
     Attributes:
         threshold: number of tokens above which it is compressed; None for never.

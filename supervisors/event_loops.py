@@ -585,7 +585,10 @@ class Loop:
         return result
 
     async def close(self) -> None:
-        """Admit no more calls, and wait for the calls in flight; cancel those that need over `END_CALLS_WITHIN` s."""
+        """Admit no more calls, and wait until the calls in flight have ended.
+
+        After `END_CALLS_WITHIN` seconds they are cancelled; after as many more seconds the wait ends in any case.
+        """
         self.is_closed = True
         for _ in range(2):
             if self.calls:

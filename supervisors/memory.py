@@ -69,7 +69,7 @@ class Memory:
         return self._known.get(actor.path, (0,))[0]
 
     async def measure(self, actors: Iterable[Actor]) -> None:
-        """Measure those of these actors that live and whose last estimate is missing or too old.
+        """Measure the given actors that live and have no recent estimate.
 
         Subprocesses are measured in a thread; the other estimates run in the caller's task, with checkpoints.
         """

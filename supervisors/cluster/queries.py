@@ -114,7 +114,7 @@ def newest(db: psycopg.Connection[Any], most: int) -> list[StoredRunState]:
 
 
 def run_states_of(db: psycopg.Connection[Any], runs: Iterable[str]) -> list[StoredRunState]:
-    """Return the status of those of these runs that exist."""
+    """Return the status of the given runs, without those that do not exist; in no defined order."""
     return [_run_state(row) for row in db.execute(_OF, (list(runs),))]
 
 

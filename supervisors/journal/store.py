@@ -3,7 +3,7 @@
     runs     one row per run: state, owner, number of rows, checksum of the last one
     rows     blocks (`row`), numbered per run; a unique index keeps a number from being written twice
     blobs    data over 16 KiB, stored once for all rows with the same content
-    inbox    letters for runs that no process executes
+    inbox    entries (answers of users) for runs that no process executes
     about    version of the schema
 
 **Ownership.** A run belongs to the process that its `owner` names. A process that claims it writes its own name there
