@@ -113,7 +113,7 @@ class ShuttingDown(ActorError):
 
 
 class ProcessError(CallboardError):
-    """A subprocess could not be started, or ended in an unexpected way."""
+    """A subprocess or its sandbox could not be started, or a subprocess could not be ended in time."""
 
     code = "process"
 

@@ -102,7 +102,10 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 def challenges(header: str) -> list[Challenge]:
-    """Parse all challenges of a header; its lines are joined by commas."""
+    """Parse all challenges of a header whose lines are joined by commas.
+
+    Unreadable parts are skipped, and all that follows the first `LONGEST_CHALLENGE` characters.
+    """
     found: list[Challenge] = []
     for match in _PIECE.finditer(header[:LONGEST_CHALLENGE]):
         piece = match[0].strip()
