@@ -283,7 +283,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def thought_by(self) -> Thought | None:
-        """`thought` with the name of the model."""
+        """The reasoning item with `by` set to the model of this reply; None if there is none."""
         return None if self.thought is None else msgspec.structs.replace(self.thought, by=self.model)
 
 

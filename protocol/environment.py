@@ -58,7 +58,10 @@ def is_secret_name(text: str) -> bool:
 
 
 def with_secrets(text: str, secrets: Secrets, missing: Callable[[str], None]) -> str:
-    """Return `text` with every `{{NAME}}` replaced; `missing(name)` is called for each name without a value."""
+    """Return `text` with every `{{NAME}}` replaced by its value.
+
+    For each name without a value, `missing(name)` is called, and the reference becomes an empty text.
+    """
 
     def replaced(match: re.Match[str]) -> str:
         value = secrets.get(match[1])
@@ -82,7 +85,9 @@ def of_environment(text: str, environ: Secrets, missing: Callable[[str, str], No
 
 
 def expanded(text: str, environ: Secrets, missing: Callable[[str, str], None], secrets: Secrets | None = None) -> str:
-    """Return `text` with its references replaced; `missing(reference, name)` is called for each without a value.
+    """Return `text` with its references replaced.
+
+    For each reference without a value, `missing(reference, name)` is called, and the reference becomes an empty text.
 
     Args:
         environ: source of `${NAME}`.

@@ -85,7 +85,7 @@ class NotKept(CallboardError):
 
 
 class ConfigError(CallboardError):
-    """`config.yaml` or the environment names something unavailable."""
+    """A setting, an environment variable, or a file that one of them names is unusable."""
 
     code = "config"
     exit_code = 3

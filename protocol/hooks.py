@@ -112,8 +112,9 @@ GroupsByEvent = dict[Event, tuple[HookGroup, ...]]
 
 
 def matches(matcher: str, name: str) -> bool:
-    """Return whether a matcher fits a name: one of a list of names, or a regular expression that matches the whole
-    name.
+    """Return whether a matcher fits a name: one of a list of names, or a regular expression for the whole name.
+
+    "" and `*` fit every name; an invalid expression fits none.
     """
     if matcher in ("", "*"):
         return True
@@ -127,7 +128,10 @@ def matches(matcher: str, name: str) -> bool:
 
 
 def read_hooks(text: str, file: str) -> tuple[HookTable, list[Problem]]:
-    """Return the hooks of a JSON file, and their problems. Other keys of the file belong to other programs."""
+    """Return the hooks of a JSON file, and their problems; no hooks if the file has `disableAllHooks: true`.
+
+    Other keys of the file belong to other programs.
+    """
     # Editors on Windows begin UTF-8 files with a byte order mark, which JSON does not allow.
     root, problems = jsonc.parse(text.removeprefix("\ufeff"), file)
     if root is None:

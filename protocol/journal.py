@@ -418,7 +418,10 @@ def name_of_kind(value: object) -> str:
 
 
 def row_as_json(row: AnyRow) -> RowAsJson:
-    """Return a row for display: structs become objects with the names of their fields, without default values."""
+    """Return a row for display: structs become objects with the names of their fields, without default values.
+
+    Long texts are cut; `cut` is the number of characters removed.
+    """
     kind, name = name_of_kind(row).lower(), ""
     told: Any = row
     if isinstance(row, MessageRow):

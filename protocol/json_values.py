@@ -124,12 +124,12 @@ _MOST_PLACES = 50
 def values_in(text: str, *, among_words: bool = True) -> Iterator[Any]:
     """Yield the JSON values that a model may have meant, the likeliest first.
 
-    Candidates are the text itself, fenced blocks, and the first balanced object or list among other words. A byte
-    order mark and a trailing comma are ignored. If a value is a text that encodes a list or an object, the decoded
-    one is yielded first. A fence that is not closed extends to the end of the text.
+    Candidates are the text itself, fenced blocks, and balanced objects and lists among other words, from left to right.
+    A byte order mark and a trailing comma are ignored. If a value is a text that encodes a list or an object, the
+    decoded one is yielded first. A fence that is not closed extends to the end of the text.
 
     Args:
-        among_words: whether to search for a value outside of fences in a longer text.
+        among_words: whether to search for values outside of fences in a longer text.
     """
     bare = text.strip().removeprefix("\ufeff").strip()
     for candidate in (bare, *_FENCED.findall(bare), *(_balanced(bare) if among_words else ())):

@@ -128,7 +128,7 @@ def _distinguished(any: _Any) -> Message:
 
 
 def number(id: Id | None) -> int | None:
-    """Return the id of one of our requests as a number; some servers return it as a text."""
+    """Return the id in a response as a number, also if the server wrote the number as a text; None for other ids."""
     # Callboard's own ids have fewer digits. `int` takes quadratic time for long texts, and raises above 4,300 digits.
     if isinstance(id, str) and len(id) < 20 and id.isascii() and id.isdigit():
         return int(id)

@@ -212,7 +212,7 @@ class Todos(msgspec.Struct, kw_only=True):
 
 
 class Shortening(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Conditions for compressing the history of a conversation.
+    """Conditions under which the history of a conversation is compressed.
 
     Attributes:
         threshold: number of tokens above which it is compressed; None for never.
@@ -383,7 +383,10 @@ class EscalationNoted(FromBelow, frozen=True, kw_only=True, tag=35, array_like=T
 
 
 class EscalationClosed(FromBelow, frozen=True, kw_only=True, tag=36, array_like=True):
-    """End of such a question: `answered` by this agent, or by another party, withdrawn or timed out."""
+    """End of a child's question (`EscalationNoted`).
+
+    `answered` is True if this agent answered it, False if another party did, or if it was withdrawn or timed out.
+    """
 
     id: str
     answered: bool
@@ -400,7 +403,7 @@ class ServersRestarted(FromBelow, frozen=True, kw_only=True, tag=39, array_like=
 
 
 class CallAnswered(Message, frozen=True, tag="CallAnswered"):
-    """Message to the actor of such a call: its result, or its error if it has failed."""
+    """Result of a call that the decider executes (`FamilyCalled`), or its error if `failed`; for the call's actor."""
 
     value: Any
     failed: bool = False

@@ -114,7 +114,7 @@ _OF_RECIPES = {
 
 
 def foreign_markdown(text: str, name: str) -> Foreign | None:
-    """Return the format of a Markdown file with front matter; `name` is the name of the file."""
+    """Return the format of a Markdown file, by its front matter and its file name; None if it has no front matter."""
     if not split_front_matter(text.removeprefix("\ufeff")).head.strip():
         return None
     keys = {
@@ -183,7 +183,7 @@ def theirs(name: str, *, mcp: bool = False) -> str:
 
 
 def ours(name: str) -> tuple[str, ...]:
-    """Return Callboard's names of a tool of Claude Code; other names are unchanged."""
+    """Return Callboard's names of a tool of Claude Code; for any other name that name, without a prefix `mcp__`."""
     if name in OURS:
         return OURS[name]
     return (name.removeprefix("mcp__"),)

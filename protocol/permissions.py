@@ -38,7 +38,7 @@ class PermissionRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def denies(rule: Verdict | PermissionRule) -> bool:
-    """Return whether a rule denies any call."""
+    """Return whether a rule denies at least some calls."""
     return bool(rule.deny) if isinstance(rule, PermissionRule) else rule == "deny"
 
 

@@ -60,7 +60,9 @@ class Reading:
         hidden: Iterable[str] = (),
         elsewhere: Dict[str, str] | None = None,
     ) -> T:
-        """Return a `cls` with the values of the mapping `node`.
+        """Return a `cls` with the values of the mapping `node`. Keys and values that do not fit are reported.
+
+        An unreadable value is left at its default; a required one becomes a harmless value of its type (see `broken`).
 
         Args:
             what: name of the mapping in messages: `an llm node`.
@@ -144,11 +146,15 @@ class Reading:
     # overridden by dialects
 
     def node_at(self, path: Path) -> str | None:
-        """Return the name of the node that a path leads into, if any."""
+        """Return the name of the node that a path leads into; None for a path outside of the nodes."""
         return node_of(path)
 
     def taken_as(self, wanted: inspect.Type, extra: Dict[str, Any], node: Node, path: Path) -> Node:  # noqa: ARG002 - to be overridden
-        """Return the node to read at this path; `extra` has the type's `Meta(extra=...)`."""
+        """Return the node to read in place of `node`; a subclass may convert it.
+
+        Args:
+            extra: the `Meta(extra=...)` of the type.
+        """
         return node
 
     # one value
@@ -240,7 +246,7 @@ class Reading:
 
 
 def node_of(path: Path) -> str | None:
-    """Return the id of the graph node that a path leads into, if any."""
+    """Return the id of the graph node that a path leads into; None for a path outside of `nodes`."""
     return str(path[1]) if len(path) > 1 and path[0] == "nodes" else None
 
 

@@ -84,13 +84,13 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: str | None = None
 
     def of(self, agent: Agent) -> Agent:
-        """Return the agent with the overrides of this run."""
+        """Return the agent with `auto_continue` of this run, if it is set."""
         if self.auto_continue is None:
             return agent
         return msgspec.structs.replace(agent, auto_continue=self.auto_continue)
 
     def asked(self, request: ChatRequest) -> ChatRequest:
-        """Return the request with the overrides of this run."""
+        """Return the request with `sampling` and `tool_choice` of this run, as far as they are set."""
         asked = msgspec.structs.replace(request, **self.sampling)
         if self.tool_choice is None:
             return asked

@@ -142,7 +142,7 @@ class Role(RoleFile, frozen=True, kw_only=True):
 
     @property
     def arguments(self) -> int:
-        """Number of arguments."""
+        """Number of arguments: the highest N of `__ARGN__` in the text and the prompt."""
         found = _ARGUMENT.findall(f"{self.text}\n{self.prompt or ''}")
         return max(map(int, found), default=0)
 
@@ -241,7 +241,7 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def names_of(given: Names) -> tuple[str, ...]:
-    """Return the names, stripped of surrounding blanks."""
+    """Return the names of a list, or of a text with commas; surrounding blanks and empty names are dropped."""
     parts = given.split(",") if isinstance(given, str) else given
     return tuple(name.strip() for name in parts if name.strip())
 

@@ -148,7 +148,7 @@ def read_session(text: str, file: str) -> Session:
     """Return the session in a file.
 
     Raises:
-        InvalidFile: the text is not YAML, or a key has a value of the wrong type.
+        InvalidFile: the text is too long or not YAML, or a key has a value of the wrong type.
     """
     if len(text) > MOST_BYTES:
         raise InvalidFile(f"{file}: a session of {len(text)} characters is too long")

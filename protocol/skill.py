@@ -120,7 +120,10 @@ def read_skill(text: str, file: str, directory: str, *, strict: bool = False) ->
 
 
 def known_as(name: str, directory: str) -> str:
-    """Return the name that agents use for a skill: the name of its directory if there is one, else its own."""
+    """Return the name that agents use for a skill: the name of its directory if there is one, else its own.
+
+    It is in lower case, with hyphens between its words, and cut to `LONGEST_NAME` characters.
+    """
     called = unicodedata.normalize("NFKC", directory.rstrip("/").rpartition("/")[2])
     for each in (called, unicodedata.normalize("NFKC", name)):
         slug = "-".join("".join(sign if sign.isalnum() else " " for sign in each.lower()).split())

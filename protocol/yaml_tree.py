@@ -502,7 +502,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def parse_mapping(text: str, file: str) -> tuple[Mapping | None, list[Problem]]:
-    """Parse a file that must have a mapping at its top level."""
+    """Return the mapping at the top level of a file, and all problems; None for a syntax error or any other value."""
     node, problems = parse(text, file)
     if node is None or isinstance(node, Mapping):
         return node, problems

@@ -245,7 +245,7 @@ class Actor(Generic[M]):
         return tuple((self._children or {}).values())
 
     def child(self, name: str) -> Actor | None:
-        """Return the living child of this name."""
+        """Return the living child of this name; None if there is none."""
         return (self._children or {}).get(name)
 
     # --- mail ------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class Actor(Generic[M]):
             request.resolve(outcome.Value(value))
 
     def refuse(self, error: BaseException) -> None:
-        """Answer the current message with an error, which is raised in the asking actor."""
+        """Answer the current message with an error, which is raised in the asking actor. No effect after a `tell`."""
         if self._in_hand is not None:
             request, self._in_hand = self._in_hand, None
             request.fail(error)
@@ -391,7 +391,7 @@ class Actor(Generic[M]):
             stream: an event stream of its own, for it and all actors below it.
 
         Raises:
-            ShuttingDown: the root is stopping, or this actor has ended.
+            ShuttingDown: the root is stopping, or this actor is ending or has ended.
         """
         child = self.adopt(
             body,
@@ -507,7 +507,7 @@ class Actor(Generic[M]):
                 del clocks[run]
 
     def emit(self, data: EventData, *, id: str = "", corr: str = "") -> None:
-        """Publish an event about this actor on the stream of its run."""
+        """Publish an event about this actor on the stream of its run. No effect while the stream has no listener."""
         stream = self.stream
         if stream.heard:
             stream.publish(self, data, id=id, corr=corr)
@@ -519,7 +519,10 @@ class Actor(Generic[M]):
     # --- starting ------------------------------------------------------------------------------------------
 
     def launch(self, context: contextvars.Context | None = None) -> None:
-        """Run the body in a task of the root, with a copy of `context` (default: the caller's context variables)."""
+        """Run the body in a task of the root, with a copy of `context` (default: the caller's context variables).
+
+        A supervised actor always runs in the context of its first start; `context` is ignored.
+        """
         stream = self.stream
         if stream.heard:
             stream.publish(self, _SPAWNED)
@@ -562,7 +565,9 @@ class Actor(Generic[M]):
                 wake(outcome.Value(value))
 
     async def wait_started(self) -> Any:
-        """Wait for `started` and return its value. If this wait is cancelled, the actor is interrupted.
+        """Wait for `started` and return its value; None if the actor was ready before the call.
+
+        If this wait is cancelled, the actor is interrupted, and its end is waited for.
 
         Raises:
             ActorFailed: the actor crashed before it was ready.
@@ -593,13 +598,13 @@ class Actor(Generic[M]):
     # --- ending --------------------------------------------------------------------------------------------
 
     def request_stop(self) -> None:
-        """Stop politely: the next `receive` ends the body, ahead of all mail."""
+        """Stop politely: the next `receive` ends the body, ahead of all mail. No effect if it is stopping already."""
         if self.pending_end is None and self.end is None and self._reason == "normal":
             self._reason = "stopped"
             self.mailbox.signal(STOP)
 
     def interrupt(self) -> None:
-        """Stop now: the body sees `trio.Cancelled` at its next checkpoint."""
+        """Stop now: the body sees `trio.Cancelled` at its next checkpoint. No effect if the incarnation has ended."""
         if self.pending_end is None and self.end is None and self._reason != "cancelled":
             self._reason = "cancelled"
             if self._stop_at == 0.0:
@@ -607,7 +612,7 @@ class Actor(Generic[M]):
             self._scope.cancel()
 
     def crash(self, error: BaseException) -> None:
-        """End as if the body had raised `error`, the crash of a linked child."""
+        """End as if the body had raised `error`, the crash of a linked child. No effect if it is stopping or ended."""
         if self.end is None and self.crashed_with is None and not self.stopping:
             self.crashed_with = error
             if self._stop_at == 0.0:
@@ -624,7 +629,7 @@ class Actor(Generic[M]):
             self._callbacks.append(callback)
 
     def not_on_end(self, callback: Callable[[End], None]) -> None:
-        """Withdraw a callback."""
+        """Withdraw a callback of `on_end`. No effect if it was called already, or never added."""
         if self._callbacks and callback in self._callbacks:
             self._callbacks.remove(callback)
 

@@ -61,7 +61,7 @@ class Feed:
         self._lot = trio.lowlevel.ParkingLot()
 
     def put(self, event: Event) -> None:
-        """Append one event; never waits."""
+        """Append one event; never waits. If the queue is full, drop the oldest event or close the feed (`overflow`)."""
         if self._closed:
             return
         if len(self._events) >= self._bound:
@@ -145,7 +145,11 @@ class Stream(_Listeners):
         self.retune()
 
     def publish(self, actor: EventSource, data: EventData, *, id: str = "", corr: str = "") -> None:
-        """Number an event about `actor` and call all listeners with it."""
+        """Number an event about `actor` and call all listeners with it.
+
+        A listener that raises is logged and dropped. An event that a listener publishes is delivered after the current
+        one.
+        """
         bus = self._bus
         if bus.rewrite is not None:
             data = bus.rewrite(data)
@@ -252,7 +256,12 @@ class Bus(_Listeners):
 
     @contextlib.contextmanager
     def feed(self, bound: int = 10_000, overflow: Overflow = "drop_oldest") -> Iterator[Feed]:
-        """Open a bounded queue of all events, for a reader that may be slow."""
+        """Open a bounded queue of all events while the block lasts, for a reader that may be slow.
+
+        Args:
+            bound: most events that wait.
+            overflow: reaction to one more: `drop_oldest` drops the oldest and counts it, `end` closes the feed.
+        """
         feed = Feed(bound, overflow)
         with self.listen(feed.put):
             try:

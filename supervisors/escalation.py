@@ -197,6 +197,8 @@ class OpenQuestions:
     async def answer_for_good(self, question_id: str, value: Value, by: str = "") -> bool:
         """Answer like `answer`, and return once the answer is durable, if the asker has a journal.
 
+        Returns False at once if the question is not open.
+
         Raises:
             JournalError: the answer could not be stored.
         """
@@ -207,7 +209,11 @@ class OpenQuestions:
         return answered
 
     def expire(self, question_id: str, seconds: float) -> bool:
-        """End a question as its own `timeout` would, after `seconds`. False if it is not open."""
+        """Fail a question with `QuestionTimeout` now, even if it has a default. False if it is not open.
+
+        Args:
+            seconds: time that the question was open, for the error.
+        """
         pending = self._open.get(question_id)
         if pending is None or not pending.request.waits:
             return False
@@ -215,7 +221,7 @@ class OpenQuestions:
         return True
 
     def leave_to_nobody(self, question_id: str) -> bool:
-        """End a question as if no front end were attached. False if it is not open."""
+        """Fail a question with `NobodyToAsk`, even if it has a default. False if it is not open."""
         pending = self._open.get(question_id)
         if pending is None or not pending.request.waits:
             return False
@@ -235,11 +241,15 @@ class OpenQuestions:
         )
 
     def when_closed(self, question_id: str, callback: Callable[[str], None]) -> None:
-        """Call `callback` once when this open question is closed, with the `by` that front ends receive."""
+        """Call `callback` once when this question is closed, with the `by` that front ends receive.
+
+        Raises:
+            KeyError: the question is not open.
+        """
         self._open[question_id].callbacks.append(callback)
 
     def pass_on(self, question_id: str) -> None:
-        """Offer a held question to the ancestors above the one that held it."""
+        """Offer a held question to the ancestors above the one that holds it. No effect if no policy holds it."""
         pending = self._open.get(question_id)
         if pending is not None and pending.holder is not None:
             self._climb(pending, pending.holder.parent)

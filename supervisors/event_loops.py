@@ -345,9 +345,9 @@ class Caller:
         self._context = contextvars.copy_context()
 
     def callback(self, function: Callable[[T], None]) -> Callable[[T], None]:
-        """Return a function that has `function` called in the caller's loop, in order.
+        """Return a function that posts its argument to the caller's loop, which calls `function` with it, in order.
 
-        One that raises is logged and not called again, as a listener of events under trio.
+        If `function` raises, the exception is logged and `function` is not called again, like a listener of events.
         """
         broken = False
 
@@ -387,6 +387,9 @@ class Caller:
         Raises:
             trio.Cancelled: the trio task was cancelled, and so was the asyncio task. It has ended, unless it needed
                 longer than the shield lasts.
+            UserCodeError: code in the caller's loop cancelled the asyncio task.
+            ActorError: the caller's loop is closed.
+            Exception: raised by the function.
         """
         done = trio.Event()
         context = contextvars.copy_context()
@@ -436,7 +439,10 @@ caller: ContextVar[Caller | None] = ContextVar("callboard_caller", default=None)
 
 
 def in_callers_loop(callback: Callable[[T], None]) -> Callable[[T], None]:
-    """Return a callback of a caller as the root's loop may call it: in the loop of the caller, if that is asyncio."""
+    """Return a function that the root's loop may call for `callback`.
+
+    For an asyncio caller it posts the call to the caller's loop (`Caller.callback`); otherwise it is `callback` itself.
+    """
     host = caller.get()
     return callback if host is None else host.callback(callback)
 
@@ -552,7 +558,10 @@ class Loop:
         return result
 
     def start(self, function: Callable[[], Awaitable[T]], deliver: Callable[[outcome.Outcome[T]], object]) -> Call[T]:
-        """Start `function()` in the loop, with a copy of our context variables; `deliver` gets the result there."""
+        """Start `function()` in the loop, with a copy of the context variables of this thread.
+
+        Returns at once. The loop calls `deliver` with the result. Raises like `call`.
+        """
         self.check_open()
         call = Call(self, function, deliver)
         context = contextvars.copy_context()
@@ -576,7 +585,10 @@ class Loop:
         return result
 
     async def close(self) -> None:
-        """Admit no more calls, and wait until the calls in flight have ended."""
+        """Admit no more calls, and wait until the calls in flight have ended.
+
+        After `END_CALLS_WITHIN` seconds they are cancelled; after as many more seconds the wait ends in any case.
+        """
         self.is_closed = True
         for _ in range(2):
             if self.calls:

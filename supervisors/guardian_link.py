@@ -142,6 +142,7 @@ async def spawn(
 
     Raises:
         ProcessError: it could not be started; the text says why.
+        ReaperLost: the reaper was killed before it was asked. Another reaper may start the process.
     """
     argv, env, cwd = command.argv, dict(os.environ if command.env is None else command.env), command.cwd
     confined = Confined(argv=argv, env=env)
@@ -334,7 +335,7 @@ class ReaperLink:
         self._continue()
 
     async def members(self) -> list[int]:
-        """Return the pids of its process and of the descendants that live."""
+        """Return the pids of its process and of the descendants that live; empty if the reaper is dead."""
         if self.lost or self.empty.is_set():
             return []
         answer = self._expect()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def find(root: Root, path: str) -> Actor | None:
-    """Return the living actor with this path. Names may contain slashes themselves."""
+    """Return the living actor with this path; None if there is none. Names may contain slashes themselves."""
     if path == "/":
         return root.actor
     return _find_below(root.actor, path[1:]) if path.startswith("/") else None

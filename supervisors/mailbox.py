@@ -140,7 +140,11 @@ class Mailbox:
             self.wake()
 
     async def put(self, item: Any) -> None:
-        """Append to the mail, waiting for room if necessary. A checkpoint only if it waits."""
+        """Append to the mail, waiting for room if necessary. A checkpoint only if it waits.
+
+        Raises:
+            ActorDead: the mailbox is closed, or was closed during the wait.
+        """
         if self.mail is None or len(self.mail) < self.room:
             self.put_nowait(item)
             return
@@ -222,6 +226,9 @@ class Mailbox:
 
         Called when both lanes are empty. It is not a coroutine: that would add one object per idle actor and one frame
         per message.
+
+        Raises:
+            trio.BusyResourceError: another task is parked already.
         """
         if self.reader is not None:
             raise trio.BusyResourceError("another task is already receiving from this mailbox")

@@ -69,7 +69,10 @@ class Memory:
         return self._known.get(actor.path, (0,))[0]
 
     async def measure(self, actors: Iterable[Actor]) -> None:
-        """Renew the estimates of these actors that are no longer valid."""
+        """Measure the given actors that live and have no recent estimate.
+
+        Subprocesses are measured in a thread; the other estimates run in the caller's task, with checkpoints.
+        """
         tasks = {actor: task for task, actor in self._root.tasks.items()}
         processes: dict[Actor, int] = {}
         began = before = perf_counter()

@@ -70,7 +70,7 @@ class Input(trio.abc.SendStream):
             raise trio.BrokenResourceError("the process reads no more: it has ended or closed its stdin") from None
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait for room in the pipe."""
+        """Wait for room in the pipe. Raises like `send_all`."""
         await trio.lowlevel.checkpoint()
         self._check()
         await self._wait_for_room()
@@ -162,7 +162,11 @@ class ProcessOutput(trio.abc.ReceiveStream):
         return not any(event & select.POLLHUP for _, event in poll.poll(0))
 
     async def drain(self) -> None:
-        """Read and discard from the supervisor, so that a full pipe does not keep the process from ending."""
+        """Take the output over from the receiver, and discard it until its end.
+
+        Called by the supervisor that ends the process: a full pipe would keep it from ending. The receiver sees the end
+        of the output at once.
+        """
         if self._fd < 0:
             return
         self._taken_over = True

@@ -129,7 +129,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         left: float = math.inf,
         rand: Callable[[], float] = random.random,
     ) -> float | None:
-        """Return the seconds to wait after attempt number `attempt` (1, 2, ...) failed; None if it is the last.
+        """Return the seconds to wait after attempt number `attempt` (1, 2, ...) failed; None if `error` is final.
+
+        It is final after `most` attempts, if it is not `retryable`, and if the wait would exceed `patience` or `left`.
 
         Args:
             left: seconds until the deadline of the whole request.
@@ -244,7 +246,7 @@ class Breaker:
             self.not_before = now + (self._backoff.seconds(retries, self._rand) if retries else 0.0)
 
     def worked(self) -> None:
-        """Register that the started resource has worked once."""
+        """Register that the started resource has worked once. In the state `half-open` this forgets all failures."""
         if self._state == "half-open":
             self.forgive()
 

@@ -215,7 +215,7 @@ class IdleHolders(Generic[K, R]):
             del self._queues[holder.ttl]
 
     def oldest(self) -> Holder[K, R] | None:
-        """Return the least recently used holder; one with an infinite `ttl` only if there is no other."""
+        """Return the least recently used holder, or None; one with an infinite `ttl` only if there is no other."""
         heads = [next(iter(queue.values())) for queue in self._queues.values()]
         return min(heads, key=lambda holder: (holder.ttl == math.inf, holder.since), default=None)
 
@@ -329,7 +329,8 @@ class Pool(Generic[K, R]):
         after that. New leases wait for the new resource, so a caller that holds a lease of the key would wait for ever.
 
         Raises:
-            ActorFailed: a new start failed; several failures are raised as an `ExceptionGroup`.
+            ActorFailed, PoolClosed, TooManyRestarts: a new start failed, as in `lease`. Several failures are raised as
+                an `ExceptionGroup`.
         """
         keys = [key] if key is not None else list(filter(self.__contains__, self._holders))
         errors: list[Exception] = []
@@ -350,7 +351,7 @@ class Pool(Generic[K, R]):
             raise errors[0] if len(errors) == 1 else several
 
     def retire(self, key: K) -> None:
-        """Stop leasing the key's open resource: it closes when its leases are returned."""
+        """Stop leasing the key's resource: it closes when its leases are returned. No effect if it is not open."""
         holder = self._holders.get(key)
         if holder is not None and holder.open:
             self._retire(holder, "reload")
@@ -395,7 +396,7 @@ class Pool(Generic[K, R]):
         return holder
 
     async def wait_for(self, key: K) -> Holder[K, R]:
-        """Lease the key's resource when its start is complete; start it if necessary."""
+        """Lease the key's resource when its start is complete; start it if necessary. Raises as a lease does."""
         if self.closed:
             raise PoolClosed(f"pool {self._me.path} is closed")
         if self._breaker is not None:
@@ -451,7 +452,7 @@ class Pool(Generic[K, R]):
                 self._sleep.deadline = due
 
     def lose(self, holder: Holder[K, R], error: BaseException | None) -> None:
-        """Register that a lessee has found the resource gone, before its own actor notices."""
+        """Register that a lessee has found the resource gone, before its own actor notices. No effect if retired."""
         if holder.open:
             self._count.lost += 1
             holder.error = error or ActorError("a lessee lost it")
@@ -635,7 +636,12 @@ class Lease(Generic[K, R]):
         self._released = False
 
     async def acquire(self) -> R:
-        """Return the resource. A checkpoint only if it is not open yet."""
+        """Return the resource. A checkpoint only if it is not open yet.
+
+        Raises:
+            PoolClosed, ActorFailed, TooManyRestarts: see `Pool.lease`.
+            RuntimeError: this lease was entered before.
+        """
         if self._holder is not None:
             raise RuntimeError("a lease is entered once; call `pool.lease` again for another")
         self._holder = self._pool.take(self.key) or await self._pool.wait_for(self.key)
@@ -672,7 +678,7 @@ class Lease(Generic[K, R]):
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended the resource, once it has ended."""
+        """The error that ended the resource; None while it is open, and if it was closed without an error."""
         return self._entered.error
 
     @property

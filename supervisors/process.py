@@ -195,7 +195,7 @@ class Process:
             self._child.send_signal(number)
 
     async def members(self) -> list[int]:
-        """Return the pids of the process and its descendants that live."""
+        """Return the pids of the process and its descendants that live; empty once `ended` is set."""
         return await self._child.reaper.members() if self._end is None else []
 
     def stop_as(self, stop: ProcessStop) -> None:

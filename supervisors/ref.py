@@ -256,7 +256,7 @@ class Ref(Generic[M_contra, T_co]):
         return True
 
     def tell_nowait(self, message: M_contra) -> bool:
-        """Send a message like `tell`, but raise `MailboxFull` instead of waiting."""
+        """Send a message like `tell`, with the same result, but raise `MailboxFull` instead of waiting."""
         kind = type(message)
         if kind not in checked_types:
             check_message(message, self.path)
@@ -278,7 +278,13 @@ class Ref(Generic[M_contra, T_co]):
             self._box.kind = kind
 
     def signal(self, message: M_contra) -> bool:
-        """Send on the signal lane, which overtakes all mail and is never refused. For control, not for data."""
+        """Send on the signal lane, which overtakes all mail and is never full. For control, not for data.
+
+        Returns False if the actor has ended; the message is then a dead letter.
+
+        Raises:
+            TypeError: the message is not a frozen struct.
+        """
         if type(message) not in checked_types:
             check_message(message, self.path)
         if self._box.closed:
@@ -391,7 +397,7 @@ class Ref(Generic[M_contra, T_co]):
         raise DoesNotEnd(f"{self.path} did not end within {time:g} s of being interrupted; its stack is in the events")
 
     def wait(self) -> Coroutine[Any, Any, End]:
-        """Wait for the end and return it. Does not raise for a crash."""
+        """Wait for the final end and return it, also if it is a crash. A restart by a supervisor is not an end."""
         actor = self._actor
         return actor.wait_over() if actor.end is None and actor.bond != "supervised" else self._wait()
 

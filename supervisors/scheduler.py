@@ -306,7 +306,7 @@ class Timer:
             actor.mailbox.put_own(self._message)
 
     def cancel(self) -> bool:
-        """Withdraw the message, even from the mailbox. Return False if it was received already."""
+        """Withdraw the message, even from the mailbox. Return False if it was received or withdrawn already."""
         actor, self._actor = self._actor, None
         if actor is None:
             return False

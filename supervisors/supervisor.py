@@ -123,7 +123,15 @@ class Supervisor:
             names.add(spec.name)
 
     async def __call__(self, me: Actor) -> None:
-        """Body of the actor: start the children, then handle their ends until told to stop."""
+        """Body of the actor: start the children, then handle their ends.
+
+        Returns when the end of significant children ends the supervisor (`auto_shutdown`). A request to stop ends it
+        like any other actor.
+
+        Raises:
+            TooManyRestarts: more than `intensity` restarts within `period` seconds.
+            DoesNotEnd: a sibling that a restart affects has not ended within its time.
+        """
         self._me = me
         self._intensity = Intensity(*self._limits)
         self._children = {spec.name: _Child(spec, static=place) for place, spec in enumerate(self._specs, 1)}
@@ -187,7 +195,12 @@ class Supervisor:
         return actor.end
 
     async def restart_child(self, name: str) -> Ref:
-        """Start a child that has ended and whose spec is still known."""
+        """Start a child that has ended and whose spec is still known.
+
+        Raises:
+            ActorError: the supervisor is not running, has no such child, or the child is running already.
+            ActorFailed: the child crashed before it was ready (`spec.wait`).
+        """
         async with self._exclusively():
             self._running()
             child = self._known(name)
@@ -200,7 +213,11 @@ class Supervisor:
                 raise
 
     def child(self, name: str) -> Ref | None:
-        """Return the ref of a child, or None if it is not running."""
+        """Return the ref of a child, also while it waits for its restart; None if it was ended for good.
+
+        Raises:
+            ActorError: no child of this name is known.
+        """
         actor = self._known(name).actor
         return None if actor is None else actor.ref
 

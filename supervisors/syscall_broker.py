@@ -374,7 +374,7 @@ class Broker:
 
 
 class _NotAllowed(Exception):
-    """A call is not for a file that a guard allows."""
+    """The path of a call is not one that a guard allows."""
 
 
 class _Guard:
@@ -403,7 +403,12 @@ class _Guard:
         return not below and (top in self._heads or any(_matches(top, name) for name in self._names))
 
     def open(self, path: bytes, flags: int, mode: int) -> int:
-        """Open a file, and nothing else that has its name."""
+        """Open a regular file below the directory, without following links, and return its descriptor.
+
+        Raises:
+            OSError: it is not a regular file, or may only be replaced (HEAD, or the index for writing), or the kernel
+                refuses.
+        """
         if path in self._heads or (path == _INDEX and flags & (WRITING | os.O_TRUNC)):
             raise OSError(errno.EROFS, "it is only replaced")
         parent, name = self._parent(path)
@@ -418,7 +423,11 @@ class _Guard:
         return fd
 
     def rename(self, path: bytes, new_path: bytes, flags: int) -> None:
-        """Rename within the directory."""
+        """Rename within the directory. HEAD and the index are replaced by a checked copy of the file instead.
+
+        Raises:
+            OSError: one of the names may not be changed, or the kernel refuses.
+        """
         for each in (path, new_path):
             if each in (*self._trees, *self._nurseries) or self._is_nursed(each):
                 raise OSError(errno.EROFS, "a directory that has its name for good")
@@ -490,7 +499,11 @@ class _Guard:
             self._made.add((top, below))
 
     def remove(self, path: bytes, *, directory: bool) -> None:
-        """Remove a file or an empty directory."""
+        """Remove a file or an empty directory.
+
+        Raises:
+            OSError: it may only be replaced, it existed before the process began, or the kernel refuses.
+        """
         if path in self._heads:
             raise OSError(errno.EROFS, "it is only replaced")
         top, *below = path.split(b"/")

@@ -63,7 +63,7 @@ user_code = UserCode()
 
 
 def failure_of(error: BaseException) -> Exception:
-    """Return what user code raised as an `Exception`.
+    """Return the error of user code as an `Exception`: itself, or a `UserCodeError` for another `BaseException`.
 
     Raises:
         BaseException: the error holds a cancellation or a real Ctrl-C, which must not be caught.

@@ -51,7 +51,7 @@ def replacing(file: Path) -> Iterator[Path]:
 
 
 def unfinished(file: Path) -> list[Path]:
-    """Return the temporary files of killed and of current writers."""
+    """Return the temporary files that killed and current writers of this file have made next to it."""
     start = f"{file.name}."
     names = (path.name for path in file.parent.iterdir()) if file.parent.is_dir() else ()
     return [file.with_name(name) for name in names if name.startswith(start) and name.endswith(_ENDING)]

@@ -29,7 +29,7 @@ _looked: ContextVar[dict[Path, Stamp] | None] = ContextVar("callboard_looked_at"
 
 @contextmanager
 def recorded() -> Iterator[dict[Path, Stamp]]:
-    """Collect the fingerprints of all paths that the block reads."""
+    """Collect the fingerprints of all paths that the block passes to `record_read`, also in code that it calls."""
     found: dict[Path, Stamp] = {}
     token = _looked.set(found)
     try:

@@ -42,7 +42,10 @@ class NoSchema(Exception):
 
 
 def schema_errors(value: Any, schema: dict[str, Any] | bool) -> list[str]:
-    """Return the violations of a schema, one sentence each, with the path."""
+    """Return the first `SHOWN` violations of a schema, one sentence each, with the path; empty if the value is valid.
+
+    An unusable schema counts as a violation.
+    """
     try:
         return misfits(validator(json.dumps(schema)), value)
     except NoSchema as error:

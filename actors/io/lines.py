@@ -80,7 +80,10 @@ class ThreadedLines:
         self._thread: threading.Thread | None = None
 
     def put(self, line: str) -> None:
-        """Queue a line; never waits, never raises. Thread-safe."""
+        """Queue a line; never waits, never raises. Thread-safe.
+
+        Without room the line is dropped and counted, or without `drops` sets `error`, after which lines are ignored.
+        """
         if self.error is not None:
             return
         data = _encoded(line)
@@ -101,7 +104,7 @@ class ThreadedLines:
             )
 
     def finish(self, timeout: float | None = None) -> None:
-        """Write queued lines, within `timeout` seconds, and accept no more. Blocks.
+        """Write queued lines and end the thread. Blocks for at most `timeout` seconds; lines may then be unwritten.
 
         Raises:
             OSError: it can't be written; `BrokenPipeError` if the reader is gone. Never with `drops`.

@@ -144,7 +144,13 @@ class Outbox:
             self._less.unpark_all()
 
     async def write_all(self) -> bool:
-        """Write the frames that wait now; return False if the connection accepts no more."""
+        """Write the frames that wait now, in one piece, and return True.
+
+        A subclass returns False without writing if the connection accepts no more frames.
+
+        Raises:
+            trio.BrokenResourceError, trio.ClosedResourceError: the connection is broken or closed.
+        """
         size = self._bytes
         waiting, self._waiting = self._waiting, []
         together = b"".join(waiting)

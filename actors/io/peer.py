@@ -104,7 +104,7 @@ class Peer:
             send: sends frames to the requester.
 
         Raises:
-            Exception: sent to the client as `told` maps it.
+            Exception: sent to the client as `error_for` maps it.
         """
         raise NotImplementedError
 
@@ -155,7 +155,7 @@ class Peer:
         """Process one frame; return as soon as the next one may come.
 
         Raises:
-            PeerGone: the answer could not be sent.
+            PeerClosed: the client has disconnected, so the answer could not be sent.
         """
         batch = frame.lstrip()[:1] == b"["
         try:
@@ -300,7 +300,7 @@ class Peer:
         """Send a notification.
 
         Raises:
-            PeerGone: the client has disconnected.
+            PeerClosed: the client has disconnected.
         """
         await self.send(self.encoded_notification(method, params))
 

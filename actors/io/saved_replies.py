@@ -26,7 +26,7 @@ def last_reply_file(environ: Mapping[str, str]) -> Path:
 
 
 def store_reply(text: str, environ: Mapping[str, str]) -> None:
-    """Replace the stored reply atomically.
+    """Replace the stored reply atomically. A reply of more than `MOST_OF_REPLY` bytes is not stored.
 
     Raises:
         OSError: it can't be written.

@@ -99,7 +99,7 @@ class NewSession(Place, frozen=True):
 
     @property
     def agent(self) -> str | None:
-        """The agent that `_meta` names."""
+        """The agent that `_meta` names; None if it names none."""
         own = (self.meta or {}).get("callboard")
         name = own.get("agent") if isinstance(own, dict) else None
         return name if isinstance(name, str) and name else None
@@ -151,7 +151,7 @@ def read_prompt(blocks: list[dict[str, Json]]) -> tuple[str, tuple[ImagePart, ..
     Texts are used unchanged, attached files are fenced under their names, and links become name and address.
 
     Raises:
-        ValueError: a block is neither text nor an image.
+        ValueError: a block is neither text, an image, a link nor an attached file of text or an image.
     """
     words: list[str] = []
     images: list[ImagePart] = []

@@ -72,7 +72,7 @@ class Refused(CallboardError):
 
 
 def number_of(error: CallboardError) -> int:
-    """Return the JSON-RPC number of an error. An error from another process is classified by its code."""
+    """Return the JSON-RPC number of an error, by its class or by its code; `RUN_FAILED` for all others."""
     if isinstance(error, Refused):
         return error.number
     found = (number for kind, number in _NUMBERS if isinstance(error, kind) or error.code == kind.code)
@@ -80,7 +80,10 @@ def number_of(error: CallboardError) -> int:
 
 
 def error_for_client(caller: Caller, error: CallboardError) -> CallboardError:
-    """Return the error as this caller may read it: only a caller who may list the names gets the known names."""
+    """Return the error as this caller may read it.
+
+    A text that lists names is replaced by the plain one if the caller lacks the scope for these names.
+    """
     if not isinstance(error, UsageError) or not error.needs or caller.has(error.needs):
         return error
     told = type(error)(error.plain)

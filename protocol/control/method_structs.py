@@ -308,7 +308,7 @@ class Changes(msgspec.Struct, kw_only=True):
 
 
 class RunEvent(msgspec.Struct, kw_only=True):
-    """`_run/event`."""
+    """Notification `_run/event`: one event of a subscribed run."""
 
     subscription: str
     run: str
@@ -348,13 +348,13 @@ class RunEnded(msgspec.Struct, kw_only=True):
 
 
 class TreeOf(Params, frozen=True):
-    """`_actor/tree`: of one run, or of everything the caller may see."""
+    """Parameters of `_actor/tree`: list the actors of one run; without `run`, all that the caller may see."""
 
     run: Name | None = None
 
 
 class WatchTree(Params, frozen=True):
-    """`_actor/subscribe`: changes, gathered for `interval` seconds."""
+    """Parameters of `_actor/subscribe`: receive the changes of the tree, gathered for `interval` seconds."""
 
     run: Name | None = None
     interval: Annotated[float, Meta(ge=0)] = 0.25
@@ -407,7 +407,7 @@ class WatchingTree(msgspec.Struct, kw_only=True):
 
 
 class ActorsChanged(msgspec.Struct, kw_only=True):
-    """`_actor/changed`."""
+    """Notification `_actor/changed`: changed and new actors, paths of ended ones, and the server's memory in bytes."""
 
     subscription: str
     changed: list[ActorInfo]
@@ -419,7 +419,7 @@ class ActorsChanged(msgspec.Struct, kw_only=True):
 
 
 class ListQuestions(Params, frozen=True):
-    """`_question/list`: of one run, or all that the caller may see."""
+    """Parameters of `_question/list`: list the questions of one run; without `run`, all that the caller may see."""
 
     run: Name | None = None
 
@@ -438,7 +438,7 @@ class Questions(msgspec.Struct, kw_only=True):
 
 
 class Answered(msgspec.Struct, kw_only=True):
-    """Result of `_question/answer`: False if it was answered by another, or withdrawn."""
+    """Result of `_question/answer`: False if another caller has answered the question, or if it was withdrawn."""
 
     answered: bool
 
@@ -450,7 +450,7 @@ class Watching(msgspec.Struct, kw_only=True):
 
 
 class Asked(msgspec.Struct, kw_only=True):
-    """`_question/asked`."""
+    """Notification `_question/asked`: a question that waits for an answer."""
 
     subscription: str
     question: Any
@@ -474,7 +474,7 @@ class QuestionsLagged(msgspec.Struct, kw_only=True):
 
 
 class ReloadServers(Params, frozen=True):
-    """`_mcp/reload`: one server, or all."""
+    """Parameters of `_mcp/reload`: reload one server; without `server`, all."""
 
     server: Name | None = None
 
@@ -486,7 +486,7 @@ class Servers(msgspec.Struct, kw_only=True):
 
 
 class Reloaded(msgspec.Struct, kw_only=True):
-    """Result of `_mcp/reload`: names."""
+    """Result of `_mcp/reload`: names of the servers that were reloaded."""
 
     reloaded: list[str]
 
@@ -555,7 +555,7 @@ class SessionMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListSessions(Params, frozen=True):
-    """`_session/list`: of one agent, or all."""
+    """Parameters of `_session/list`: list the sessions of one agent; without `agent`, all."""
 
     agent: Name | None = None
 
@@ -568,7 +568,7 @@ class OfSession(Params, frozen=True):
 
 
 class RenameSession(OfSession, frozen=True, kw_only=True):
-    """`_session/rename`."""
+    """Parameters of `_session/rename`: give the session the name `alias`."""
 
     alias: Name
 
@@ -580,7 +580,7 @@ class SetRole(OfSession, frozen=True, kw_only=True):
 
 
 class ExportSession(OfSession, frozen=True, kw_only=True):
-    """`_session/export`."""
+    """Parameters of `_session/export`: return the conversation as a text in this format."""
 
     form: Literal["markdown", "json"] = "markdown"
 

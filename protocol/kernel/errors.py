@@ -89,7 +89,7 @@ class ActorFailed(ActorError):
 
 
 class ActorCancelled(ActorError):
-    """The actor was stopped before it had a result."""
+    """The actor was stopped or cancelled before it had a result."""
 
     code = "actor_cancelled"
 
@@ -113,7 +113,7 @@ class ShuttingDown(ActorError):
 
 
 class ProcessError(CallboardError):
-    """A subprocess could not be started, or ended in an unexpected way."""
+    """A subprocess or its sandbox could not be started, or a subprocess could not be ended in time."""
 
     code = "process"
 
@@ -141,7 +141,7 @@ class LimitReached(RunFailed):
 
 
 class TimedOut(LimitReached):
-    """A node's or the whole run's `timeout` passed."""
+    """A time limit passed: of a run, a node, a process or a question."""
 
     code = "timeout"
 

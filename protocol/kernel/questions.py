@@ -32,10 +32,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         options: the listed choices, in order.
         free: whether an answer outside `options` is allowed.
         exact: an answer selects an option of a `choice` only by its exact text.
-        default: meaning of an empty answer; None for no default.
+        default: meaning of an empty answer, and the answer if no user can be asked; None for no default.
         rule: description of a valid answer for users (`at least 3 characters`).
         problem: reason why the previous answer was refused, if the question is asked again.
-        timeout: seconds after which the asking actor continues without an answer; None for never.
+        timeout: seconds after which it is closed without an answer, even if it has a default; None for never.
         secret: the answer is a password: it is not echoed, and no event carries it.
         people: only users and prepared answers may answer, no model.
         permission: name of the tool that needs permission; only a user may answer (or `--yes`, `--allow`).

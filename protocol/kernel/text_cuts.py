@@ -15,7 +15,10 @@ LONGEST_WORD = 4_096
 
 
 def before_cut(text: str) -> str:
-    """Return a text that was cut off at its end, without the rest of its last word."""
+    """Return a text that was cut off at its end, without the rest of its last word.
+
+    A last word of more than `LONGEST_WORD` characters stays.
+    """
     least = max(0, len(text) - LONGEST_WORD)
     at = len(text)
     while at > least and not _is_break(text[at - 1]):
@@ -24,7 +27,10 @@ def before_cut(text: str) -> str:
 
 
 def after_cut(text: str) -> str:
-    """Return a text that was cut off at its beginning, without the rest of its first word."""
+    """Return a text that was cut off at its beginning, without the rest of its first word.
+
+    A first word of more than `LONGEST_WORD` characters stays.
+    """
     most = min(len(text), LONGEST_WORD)
     at = 0
     while at < most and not _is_break(text[at]):
@@ -33,12 +39,12 @@ def after_cut(text: str) -> str:
 
 
 def head_of(text: str, most: int) -> str:
-    """Return the beginning of a text, at most `most` characters."""
+    """Return the beginning of a text, at most `most` characters; a longer text is cut with `before_cut`."""
     return text if len(text) <= most else before_cut(text[:most])
 
 
 def tail_of(text: str, most: int) -> str:
-    """Return the end of a text, at most `most` characters."""
+    """Return the end of a text, at most `most` characters; a longer text is cut with `after_cut`."""
     return text if len(text) <= most else after_cut(text[len(text) - most :])
 
 

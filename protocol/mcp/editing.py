@@ -46,7 +46,7 @@ def entries_of(text: str, file: str) -> dict[str, Any]:
     """Return the entries of servers by name as plain JSON values, including unusable ones.
 
     Raises:
-        InvalidFile: the text is not JSON, or has no servers.
+        InvalidFile: the text is not JSON, or its top level or its `mcpServers` is not an object.
     """
     root, problems = jsonc.parse(text.removeprefix("\ufeff"), file)
     if root is None:

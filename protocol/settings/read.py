@@ -81,7 +81,7 @@ _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def bare(wanted: inspect.Type) -> inspect.Type:
-    """Return the type of a non-null value, without its bounds."""
+    """Return a type without its bounds; for a union, its first type (that of a value that is not null)."""
     while isinstance(wanted, inspect.Metadata | inspect.UnionType):
         wanted = wanted.type if isinstance(wanted, inspect.Metadata) else wanted.types[0]
     return wanted

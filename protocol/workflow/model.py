@@ -328,7 +328,7 @@ class Reflection(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 class Skills(_Block, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Skills of `.agents/skills/`; `allow` is all of them where it is empty."""
+    """Skills of `.agents/skills/`; an empty `allow` permits all of them."""
 
     enabled: bool = False
     allow: tuple[str, ...] = ()

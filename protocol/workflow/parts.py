@@ -473,7 +473,7 @@ _MISPLACED_OF_EDGES = {
 
 
 def read_edge(part: FileValue) -> Edge | None:
-    """Return the edge; None if its ends could not be read."""
+    """Return the edge; None if it is not a mapping, or one of its ends could not be read. Problems are reported."""
     found = part.mapping("an edge", "`{from: a, to: b}`")
     if found is None:
         return None

@@ -410,7 +410,13 @@ def check_stores(graph: Graph, part: FileValue, names: frozenset[str]) -> None:
 
 
 def with_ends(graph: Graph, part: FileValue, ids: Collection[str], *, checked: bool) -> Graph:
-    """Return the graph with its `start` and `end` filled in, or report a problem."""
+    """Return the graph with each start node once; report a missing `start` or `end`.
+
+    Where the dialect permits it, a missing `start` is inferred: the only node without incoming edges.
+
+    Args:
+        checked: False skips the check of `end`.
+    """
     inferred = part.reading.dialect.ends_are_inferred
     graph = msgspec.structs.replace(graph, start=tuple(dict.fromkeys(graph.start)))
     # A vote has no use for a start node, but DevAll's program refuses a graph without one.

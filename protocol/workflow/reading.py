@@ -170,7 +170,7 @@ class FileValue(Cursor):
         aliases: Dict[str, str] | None = None,
         default: str | None = None,
     ) -> tuple[str, Self] | None:
-        """Return the type of a block and its config; None if a problem was reported.
+        """Return the type of a block and its config; None if one of them is missing or invalid, which is reported.
 
         Args:
             also: keys allowed in addition to `type` and `config`; None if the caller checks them.
@@ -225,7 +225,7 @@ class FileValue(Cursor):
     # --- keys that are not what their author thinks ---------------------------------------------------------
 
     def renamed(self, wrong: str, right: str, what: str) -> Self:
-        """Return the mapping with another spelling of a key replaced, and warn of it."""
+        """Return the mapping with the key `wrong` renamed to `right`, with a warning; unchanged if `right` exists."""
         if wrong not in self.entries or right in self.entries:
             return self
         self.key(wrong).warn(

@@ -63,7 +63,7 @@ class Resolver:
         return self._within(node, path, 0).node
 
     def variables(self) -> dict[str, Node]:
-        """Return every variable, resolved."""
+        """Return every variable with its references replaced. An unresolvable one is left in place and reported."""
         for name, node in self._given.items():
             self._lookup(name, Scalar("", "", node.line, node.column), ("vars", name), 0)
         return {name: self._known[name].node for name in self._given if name in self._known}

@@ -110,7 +110,8 @@ def submit(
         about: summary of the new run, for the worker that resumes it.
 
     Returns:
-        `gone` if the origin does not exist any more, `taken` if another run has this id.
+        `put` if the run is in the queue, also by an earlier attempt; `gone` if the origin does not exist any more;
+        `taken` if another run has this id.
     """
     with db.transaction():
         if db.execute("select 1 from callboard.runs where run = %s for key share", (origin,)).fetchone() is None:

@@ -102,19 +102,19 @@ _OF_PARTS = _ASKED + " where r.run = any(%s) and q.answer is null and q.closed i
 
 
 def changed_since(db: psycopg.Connection[Any], changed: int, most: int = 1_000) -> list[StoredRunState]:
-    """Return the status of runs that have changed since, the oldest change first."""
+    """Return the status of the runs whose change number is above `changed`, the oldest change first; at most `most`."""
     rows = db.execute(_CHANGED, (changed, most))
     return [_run_state(row) for row in rows]
 
 
 def newest(db: psycopg.Connection[Any], most: int) -> list[StoredRunState]:
-    """Return the status of the newest runs and of all that have not ended."""
+    """Return the status of the `most` newest runs, and of all others that have not ended; in no defined order."""
     rows = db.execute(_NEWEST, (most,))
     return [_run_state(row) for row in rows]
 
 
 def run_states_of(db: psycopg.Connection[Any], runs: Iterable[str]) -> list[StoredRunState]:
-    """Return the status of every run of these that exists."""
+    """Return the status of the given runs, without those that do not exist; in no defined order."""
     return [_run_state(row) for row in db.execute(_OF, (list(runs),))]
 
 
@@ -126,7 +126,8 @@ def _run_state(row: Sequence[Any]) -> StoredRunState:
 def events_after(db: psycopg.Connection[Any], run: str, after: int) -> list[bytes]:
     """Return event lines of a run, beginning with the block that holds the first event after this number.
 
-    The first lines of that block may be earlier events.
+    The first lines of that block may be earlier events. At most `BLOCKS` blocks are returned, so call it again with the
+    number of the last event until nothing is new.
     """
     found = db.execute(
         "select e.data from callboard.events e join callboard.runs r on r.id = e.run"
@@ -137,7 +138,7 @@ def events_after(db: psycopg.Connection[Any], run: str, after: int) -> list[byte
 
 
 def last_event(db: psycopg.Connection[Any], run: str) -> bytes | None:
-    """Return the line of the newest event of a run."""
+    """Return the line of the newest event of a run; None if there is no event."""
     found = db.execute(
         "select e.data from callboard.events e join callboard.runs r on r.id = e.run"
         " where r.run = %s order by e.first desc limit 1",
@@ -181,7 +182,9 @@ def figures(db: psycopg.Connection[Any]) -> ClusterFigures:
 
 
 def prune(db: psycopg.Connection[Any], *, keep: int, days: float, most: int = 500) -> list[str]:
-    """Remove the oldest ended runs, `most` at a time, and return their ids.
+    """Remove ended runs beyond `keep` or `days`, the oldest first and at most `most`, and return their ids.
+
+    A remote child stays until its parent has ended. Without more runs to remove, unused blobs are removed as well.
 
     Args:
         keep: number of the newest runs that stay; 0 for all.
@@ -198,7 +201,10 @@ def prune(db: psycopg.Connection[Any], *, keep: int, days: float, most: int = 50
 
 
 def forget(db: psycopg.Connection[Any], run: str) -> bool:
-    """Remove an ended or parked run with all its data. False if there is none."""
+    """Remove an ended or parked run with all its data and its ended remote children.
+
+    Returns False if it does not exist, or is neither ended nor parked.
+    """
     with db.transaction():
         gone = db.execute(
             "delete from callboard.runs where run = %s and (state = 1 or parked) and owner is null", (run,)
@@ -223,7 +229,10 @@ def questions_of_parts(db: psycopg.Connection[Any], runs: Iterable[str]) -> list
 
 
 def questions_since(db: psycopg.Connection[Any], changed: int) -> list[ClusterQuestion]:
-    """Return the questions that were asked, answered or closed since, the oldest change first."""
+    """Return the questions whose change number is above `changed`, the oldest change first.
+
+    A question changes when it is asked, answered or closed. Questions of remote children are omitted.
+    """
     return [_asked(row) for row in db.execute(_SINCE, (changed,))]
 
 
@@ -234,7 +243,12 @@ def _asked(row: Sequence[Any]) -> ClusterQuestion:
 
 
 def answer(db: psycopg.Connection[Any], question: str, data: bytes) -> Literal["taken", "closed", "late"]:
-    """Answer a question and return the outcome. The first answer counts; a different later one is `late`."""
+    """Answer a question and return the outcome.
+
+    Returns:
+        `taken` if this answer counts, or equals the one that counts; `late` if another answer came first; `closed` if
+        the question was closed without an answer, does not exist, or its run has ended.
+    """
     with db.transaction():
         found = db.execute(
             "update callboard.questions q set answer = %s, answered = clock_timestamp(),"
@@ -281,6 +295,6 @@ def put_blob(db: psycopg.Connection[Any], hash: bytes, data: bytes) -> None:
 
 
 def blob(db: psycopg.Connection[Any], hash: bytes) -> bytes | None:
-    """Return the blob with this hash."""
+    """Return the blob with this hash; None if there is none."""
     found = db.execute("select data from callboard.blobs where hash = %s", (hash,)).fetchone()
     return None if found is None else bytes(found[0])

@@ -177,9 +177,13 @@ class SweptRuns(msgspec.Struct, frozen=True):
 
 
 def submit(db: psycopg.Connection[Any], wanted: Wanted) -> bool:
-    """Put a run into the queue. It is durable when this returns. False if another run has this id.
+    """Put a run into the queue. It is durable when this returns.
 
-    A remote child that exists already is not changed; the result is True, as its parent has submitted it before.
+    A run that an earlier attempt has inserted is not changed. For a remote child, that is any run with its id.
+
+    Returns:
+        False if another run has this id; or if the parent of a remote child has ended, was cancelled, or has another
+        owner or incarnation.
     """
     with db.pipeline(), db.transaction():
         there = put(db, wanted)
@@ -328,6 +332,7 @@ def sweep(db: psycopg.Connection[Any], sign: str, stuck_after: int, lease: float
     Args:
         sign: sign of that worker; nothing is taken if its own lease has ended.
         stuck_after: number of workers in a row that may die during a run, without a new row, before it is parked.
+        lease: seconds of a lease. Workers without runs are removed ten leases after theirs has ended.
     """
     # A dead worker's connections hold locks while the database waits for the rest of their pipeline: no timeout of
     # PostgreSQL applies there, so they are terminated.
@@ -368,7 +373,10 @@ def finish(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: by
 
 
 def park(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: bytes) -> None:
-    """Park a run of this worker: no worker takes it until a user resumes it (`unpark`)."""
+    """Park a run of this worker: no worker takes it until a user resumes it (`unpark`).
+
+    No effect if the worker does not own the run in this incarnation any more.
+    """
     with db.transaction():
         db.execute(
             "update callboard.runs set parked = true, owner = null, info = %s, changed = nextval('callboard.changes')"
@@ -379,7 +387,11 @@ def park(db: psycopg.Connection[Any], sign: str, run: str, life: int, info: byte
 
 
 def unpark(db: psycopg.Connection[Any], run: str) -> Literal["done", "missing", "over", "under way"]:
-    """Return a parked run to the queue, and report the outcome."""
+    """Return a parked run to the queue.
+
+    Returns:
+        `done`; `missing` if there is no such run; `over` if it has ended; `under way` if it is not parked.
+    """
     with db.transaction():
         done = db.execute(
             "update callboard.runs set parked = false, lost = 0, queued = clock_timestamp(),"

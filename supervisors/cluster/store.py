@@ -137,6 +137,7 @@ class ClusterStore:
 
         Raises:
             Unwritten: the group may or may not be written; the next attempt finds out.
+            Unstorable: the group was not written; one of its runs has a value that can never be stored.
             JournalBroken: nothing can ever be written.
         """
         with journal_errors():
@@ -177,7 +178,7 @@ class ClusterStore:
                 run.refused = _claimed(run.run)
 
     def add_to_inbox(self, run: str, data: bytes) -> None:  # noqa: ARG002 - always refused
-        """Raise: runs of a cluster have no inbox; their answers are in its table of questions."""
+        """Raise `RunClaimed`: runs of a cluster have no inbox; their answers are in its table of questions."""
         raise RunClaimed(f"an answer for {run} can't be stored here: its questions are in the database of the cluster")
 
     def record(self, run: str) -> RunRecord:
@@ -202,7 +203,7 @@ class ClusterStore:
         return record
 
     def close(self) -> bool:
-        """Close the connection."""
+        """Close the connection. Returns True: the storage still exists, unlike the file of a `SqliteStore`."""
         self._disconnect()
         return True
 

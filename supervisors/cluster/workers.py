@@ -49,8 +49,9 @@ class Held(msgspec.Struct, frozen=True):
 
     Attributes:
         late: True if the lease had ended, so that other workers may have taken its runs.
-        runs: its runs with their numbers of rows; None unless requested, or if it was late.
-        cancelled: the runs among them that are to be cancelled, each with the party that requested it.
+        runs: its runs with their numbers of rows; None if they were not requested and the lease was in time.
+        cancelled: its runs that are to be cancelled, each with the party that requested it; empty unless `runs` were
+            requested or the lease was late.
     """
 
     late: bool
@@ -59,7 +60,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 def register(db: psycopg.Connection[Any], worker: Worker, lease: float) -> None:
-    """Insert a worker, or renew its row."""
+    """Insert a worker; if its row exists, only renew the lease, for `lease` seconds, and replace the address."""
     db.execute(
         "insert into callboard.workers(sign, name, url, token, has, room, version, lease)"
         " values (%s, %s, %s, %s, %s, %s, %s, clock_timestamp() + make_interval(secs => %s))"
@@ -72,7 +73,7 @@ def renew(db: psycopg.Connection[Any], sign: str, lease: float, *, look: bool) -
     """Renew a lease for `lease` seconds; None if the worker was removed as dead and has to `register` again.
 
     Args:
-        look: also return its runs.
+        look: also return its runs, and which of them are to be cancelled.
     """
     found = db.execute(
         "update callboard.workers w set lease = clock_timestamp() + make_interval(secs => %s)"
@@ -138,7 +139,7 @@ def leave(db: psycopg.Connection[Any], sign: str, prefer: str) -> None:
 
 
 def workers(db: psycopg.Connection[Any]) -> list[Worker]:
-    """Return all workers, including dead ones that are not removed yet."""
+    """Return all workers by name, including dead ones that are not removed yet; without their tokens."""
     found = db.execute(
         "select w.sign, name, url, has, room, version, draining,"
         " extract(epoch from lease - clock_timestamp())::double precision,"

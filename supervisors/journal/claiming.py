@@ -56,7 +56,7 @@ async def claim(
         about: returns the new summary of a run; None to copy the old one.
 
     Returns:
-        the runs that exist, each with all its rows.
+        the runs that exist, each with all its rows. Without `runs`, damaged ones are omitted.
 
     Raises:
         StillPlayed: that process lives, or another process is claiming its runs at the moment.
@@ -72,7 +72,10 @@ async def claim(
 async def claim_several(
     journal: Journal, sign: str, runs: Collection[str], about: Callable[[StoredRunRecord], bytes]
 ) -> tuple[list[tuple[RunJournal, Past]], dict[str, Damaged]]:
-    """Claim the given runs that can be read; return them and the errors of the damaged ones."""
+    """Claim the given runs that can be read; return them and the errors of the damaged ones, by run.
+
+    Raises like `claim`, except for a damaged run.
+    """
     found = await journal.do(lambda store: take(_file(store), sign, runs, about, all_or_none=False))
     return [(journal.resume(record), past) for record, past in found.taken], found.damaged
 
@@ -95,6 +98,11 @@ def take(
 
     Args:
         all_or_none: claim none of `runs` if one of them is damaged. Without `runs`, each readable one is claimed.
+
+    Raises:
+        StillPlayed: that process lives, or another process has locked its database.
+        Damaged: the database as a whole is damaged.
+        Unwritten: a database can't be written now.
     """
     if sign == store.sign or is_alive(store.directory, sign):
         raise StillPlayed(f"the process {sign} is alive and still executes its runs")

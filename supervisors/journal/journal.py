@@ -154,7 +154,11 @@ class RunJournal:
         return f"{journal.directory}: {journal.trouble}" if journal.trouble else ""
 
     def append(self, actor: str, data: bytes) -> int:
-        """Append a row and return its number. Never waits."""
+        """Append a row and return its number. Never waits, never raises.
+
+        After `stop` the row is dropped and the number of the last row is returned. Rows of a `refused` run are dropped
+        too.
+        """
         if self._stopped:
             return self.rows
         self.rows += 1
@@ -185,6 +189,7 @@ class RunJournal:
         Raises:
             RunClaimed: another process has taken this run over.
             JournalBroken: the rows can never be written.
+            JournalError: this run is refused for another reason: its id is taken, or a row can't be stored.
             ShuttingDown: the run was stopped, so it may begin nothing more.
         """
         if self._stopped:
@@ -311,7 +316,10 @@ class Journal:
         return job.result
 
     async def aclose(self) -> bool:
-        """Write the remaining rows, end the thread, and return whether all are written. Callers shield it."""
+        """Write the remaining rows and end the thread, within `CLOSE_WITHIN` seconds. Callers shield it.
+
+        Returns False if rows remain unwritten, or if the thread has not ended.
+        """
         self._ending = True
         self._urgent.set()
         self._wake.set()

@@ -183,7 +183,11 @@ def whole_blocks(db: sqlite3.Connection, entry: RunEntry, where: str) -> Iterato
 
 
 def inbox_of(db: sqlite3.Connection, run: str, where: str) -> list[InboxEntry]:
-    """Return the letters in the inbox of a run. Raises `Damaged`."""
+    """Return the entries in the inbox of a run, in the order in which they were added.
+
+    Raises:
+        Damaged: an entry is not as it was written.
+    """
     found = []
     with damage_raised(where):
         for data, at, sum in db.execute("select data, at, sum from inbox where run=? order by n", (run,)):
@@ -199,7 +203,8 @@ def own_entries(
     """Yield the runs that belong to this database: neither claimed by another process nor an invalid copy.
 
     Args:
-        state, run: only runs in this state, or with this id.
+        state: `State.OVER` for ended runs only; any other state for all runs that have not ended.
+        run: only the run with this id.
     """
     for entry in entries(db, str(path_of(directory, sign)), state, run):
         if entry.owner == sign and (entry.state != CLAIMING or counts(directory, entry)):
@@ -220,7 +225,10 @@ def entries(
 
 
 def counts(directory: Path, copy: RunEntry) -> bool:
-    """Return whether a copy is valid: its source database names the copy's owner as the owner of the run."""
+    """Return whether a copy is valid: its source database names the copy's owner as the owner of the run.
+
+    A copy whose source database, or whose run in it, no longer exists is valid.
+    """
     try:
         with reading(directory, copy.origin) as db:
             return all(entry.owner == copy.owner for entry in entries(db, copy.origin) if entry.run == copy.run)
@@ -229,13 +237,15 @@ def counts(directory: Path, copy: RunEntry) -> bool:
 
 
 def leave(directory: Path, run: str, data: bytes, check: Callable[[list[bytes]], None] | None = None) -> bool:
-    """Add an entry to the inbox of a run that no process executes; the process that resumes it reads the letter.
+    """Add an entry to the inbox of a run that no process executes. It is durable when this returns.
+
+    The process that resumes the run reads the entry.
 
     Args:
-        check: called with the letters that are there; raises if this one may not be added.
+        check: called with the entries that exist; raises if this one may not be added.
 
     Returns:
-        False if no such run exists.
+        False if there is no unfinished run with this id, or if a living process executes it.
 
     Raises:
         Damaged, JournalUnread, OSError: it can't be stored.
@@ -264,6 +274,7 @@ def reading(directory: Path, sign: str) -> Iterator[sqlite3.Connection]:
     Raises:
         FileNotFoundError: it does not exist.
         Damaged: it is not a journal, or it is empty.
+        sqlite3.Error: it can't be read at the moment.
     """
     path = path_of(directory, sign)
     with damage_raised(str(path)):

@@ -107,7 +107,7 @@ def _size(directory: Path) -> int:
 
 
 def remove_run(directory: Path, run: str) -> bool:
-    """Remove a run that no process executes, with all its rows. False if no such run exists.
+    """Remove a run that no process executes, with all its rows. False if it does not exist or a process executes it.
 
     Raises:
         Damaged, JournalUnread: its journal can't be read or written.

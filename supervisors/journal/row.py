@@ -94,7 +94,7 @@ class StoredRunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with all its rows and the letters in its inbox."""
+    """A run with all its rows, and the entries of its inbox (`letters`)."""
 
     kept: StoredRunRecord
     rows: list[StoredRow]
@@ -220,7 +220,7 @@ def sum_of_run(
 
 
 def entry_checksum(run: str, data: bytes, at: float) -> int:
-    """Return the checksum of a letter."""
+    """Return the checksum of an inbox entry of a run."""
     return zlib.crc32(data, zlib.crc32(f"{run} {at}".encode()))
 
 
@@ -314,7 +314,7 @@ class RunRows:
 
 
 def id_taken(run: str) -> JournalError:
-    """Return the error because of which a new run is refused whose id another run of this store has."""
+    """Return the error for a new run whose id an unfinished run of this store has already."""
     return JournalError(f"this run can't be stored: another run with the id '{run}' is under way; choose another id")
 
 

@@ -3,7 +3,7 @@
     runs     one row per run: state, owner, number of rows, checksum of the last one
     rows     blocks (`row`), numbered per run; a unique index keeps a number from being written twice
     blobs    data over 16 KiB, stored once for all rows with the same content
-    inbox    letters for runs that no process executes
+    inbox    entries (answers of users) for runs that no process executes
     about    version of the schema
 
 **Ownership.** A run belongs to the process that its `owner` names. A process that claims it writes its own name there
@@ -236,7 +236,7 @@ class SqliteStore:
         return self._db is not None
 
     def close(self) -> bool:
-        """Close the database, remove it if it holds no run, and return whether the file still exists."""
+        """Close the database, remove it if this process owns no run in it, and return whether the file still exists."""
         empty = settled = False
         with contextlib.suppress(sqlite3.Error, OSError, Unwritten, JournalBroken):
             if self._db is not None:
@@ -424,7 +424,7 @@ def insert_run(db: sqlite3.Connection, values: Sequence[Any]) -> int:
 
 
 def forget(db: sqlite3.Connection, key: int) -> None:
-    """Delete a run, its rows and its letters. Blobs are removed later (`retention`)."""
+    """Delete a run, its rows and its inbox. Blobs are removed later (`retention`)."""
     db.execute("delete from inbox where run=(select run from runs where id=?)", (key,))
     db.execute("delete from rows where run=?", (key,))
     db.execute("delete from runs where id=?", (key,))
@@ -442,13 +442,13 @@ def blob_of(db: sqlite3.Connection, data: bytes) -> int:
 
 
 def insert_entry(db: sqlite3.Connection, run: str, data: bytes, at: float) -> None:
-    """Insert a letter into the inbox of a run."""
+    """Insert an entry into the inbox of a run; `at` is its time in seconds since 1970."""
     values = (run, data, at, entry_checksum(run, data, at))
     db.execute("insert into inbox(run, data, at, sum) values (?, ?, ?, ?)", values)
 
 
 def is_settled(db: sqlite3.Connection) -> bool:
-    """Return whether all runs in it have ended or were claimed."""
+    """Return whether all runs in it have ended. A claimed run counts with its state at the claim."""
     return db.execute("select 1 from runs where state<>? limit 1", (OVER,)).fetchone() is None
 
 
@@ -618,10 +618,10 @@ def import_run(
     Args:
         when: times at which it began and ended; the second is None if it has not ended.
         rows: actor and data of each row.
-        letters: data and time of each letter.
+        letters: data and time (seconds since 1970) of each inbox entry.
 
     Raises:
-        JournalError: it can't be written.
+        JournalError: it can't be written; `JournalPlace` if the directory is on a shared file system.
     """
     check_file_system(directory)
     store = SqliteStore(directory, unique_process_name())

@@ -102,7 +102,7 @@ def redirected(response: httpx.Response, url: httpx.URL) -> httpx.URL | None:
 
 
 async def body_of(response: httpx.Response, most: int) -> bytes:
-    """Return the decompressed body; reading stops soon after `most` bytes."""
+    """Return the decompressed body. Reading stops after `most` bytes: a longer result is incomplete."""
     unpacker = unpacker_of(response.headers.get("content-encoding", ""))
     body = bytearray()
     async for piece in response.aiter_raw():
@@ -115,7 +115,7 @@ async def body_of(response: httpx.Response, most: int) -> bytes:
 
 
 def short(url: httpx.URL) -> str:
-    """Return a URL for messages, shortened."""
+    """Return a URL for messages, cut to 200 characters."""
     text = str(url)
     return text if len(text) <= 200 else f"{text[:197]}..."
 
@@ -174,7 +174,7 @@ async def tunnel(host: str, port: int, environ: Mapping[str, str], *, allow_priv
 
 
 def check(address: str, host: str, *, allow_private: bool) -> None:
-    """Raise `AddressRefused` if the address may not be fetched. A host name instead of an address passes.
+    """Check that an address may be fetched. A host name instead of an address passes.
 
     Raises:
         AddressRefused: the address is not permitted.
@@ -188,7 +188,7 @@ def check(address: str, host: str, *, allow_private: bool) -> None:
 
 
 def is_metadata(address: str) -> bool:
-    """Return True for an address where clouds serve credentials, in any notation."""
+    """Return True for an address where clouds serve credentials, in any notation; False for a name."""
     return any(each.is_link_local or each in _METADATA for each in embedded_addresses(address))
 
 
@@ -207,7 +207,7 @@ def embedded_addresses(address: str) -> list[Address]:
 
 
 def is_private(address: str) -> bool:
-    """Return True for an address outside of the public internet, in any notation."""
+    """Return True for an address outside of the public internet, in any notation; False for a name."""
     return not all(
         each.is_global and not each.is_multicast and not any(each in network for network in _PRIVATE_TOO)
         for each in embedded_addresses(address)

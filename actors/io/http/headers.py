@@ -59,7 +59,10 @@ def retry_after(headers: httpx.Headers, now: float) -> float | None:
 
 
 def message_in(body: bytes) -> str:
-    """Return the server's text: `{"error": {"message": ...}}`, `{"error": ...}`, `{"message": ...}`, or plain text."""
+    """Return the error text in a response body, redacted and cut to `MOST_OF_BODY` characters.
+
+    It is the text under `error`, `message` or `detail`, also nested. Without one it is the whole body; empty for HTML.
+    """
     try:
         decoded: Any = msgspec.json.decode(body)
     except UNREADABLE:
@@ -99,7 +102,10 @@ class Challenge(msgspec.Struct, frozen=True):
 
 
 def challenges(header: str) -> list[Challenge]:
-    """Parse all challenges of a header; its lines are joined by commas."""
+    """Parse all challenges of a header whose lines are joined by commas.
+
+    Unreadable parts are skipped, and all that follows the first `LONGEST_CHALLENGE` characters.
+    """
     found: list[Challenge] = []
     for match in _PIECE.finditer(header[:LONGEST_CHALLENGE]):
         piece = match[0].strip()
@@ -117,6 +123,9 @@ def challenges(header: str) -> list[Challenge]:
 
 
 def challenge_of(header: str, scheme: str) -> Challenge | None:
-    """Return the challenge of a scheme, the most complete one if there are several: some servers repeat themselves."""
+    """Return the challenge of a scheme (in lower case), the one with the most parameters if it is repeated.
+
+    Returns None if the header has none.
+    """
     of_scheme = [each for each in challenges(header) if each.scheme == scheme]
     return max(of_scheme, key=lambda each: len(each.parameters), default=None)

@@ -174,7 +174,7 @@ class ResponseReader:
 
 
 def unpacker_of(encoding: str) -> zlib._Decompress | None:
-    """Return a decompressor for a response body in this content encoding; None for an uncompressed one."""
+    """Return a decompressor for a response body in this content encoding; None for none and for an unknown one."""
     if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
         return None  # not compressed; or in an unknown format, which the body's reader reports
     return zlib.decompressobj(zlib.MAX_WBITS | 32)  # 32: detects gzip and zlib headers

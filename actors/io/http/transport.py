@@ -174,7 +174,10 @@ class Exchange(httpx.AsyncByteStream):
         self._reader: ResponseReader
 
     async def start(self, head: bytes, body: bytes, *, bodiless: bool) -> Self:
-        """Send the request and read up to the end of the headers."""
+        """Send the request, read up to the end of the headers, and return this object.
+
+        The connection is closed if that fails or is cancelled.
+        """
         try:
             # Joined here, so that no second copy of the body is retained while the response is pending.
             rest, broken = self._send_now(head + body)
@@ -263,7 +266,7 @@ class Exchange(httpx.AsyncByteStream):
         return piece
 
     async def receive(self) -> bytes:
-        """Return the next piece of the body as received; empty at its end.
+        """Return the next piece of the body as received, not decompressed; empty at its end.
 
         Raises:
             httpx.ReadError, httpx.ReadTimeout, httpx.RemoteProtocolError: the rest of the body can't be read.
@@ -409,6 +412,7 @@ class Connections:
 
         Raises:
             httpx.UnsupportedProtocol: neither http nor https.
+            ConfigError: the proxy setting is not a usable URL.
         """
         key = (url.scheme, url.host, url.port)
         route = self._routes.get(key)
@@ -558,7 +562,7 @@ class Connections:
 
 
 def port_of(url: httpx.URL) -> int:
-    """Return the port of a URL."""
+    """Return the port of a URL, by default that of its scheme."""
     return url.port or (443 if url.scheme == "https" else 80)
 
 
@@ -644,7 +648,7 @@ class PlainWire:
             await trio.lowlevel.wait_writable(self.socket)
 
     async def receive(self) -> bytes:
-        """Receive some bytes, or none at the end. A checkpoint."""
+        """Return the next bytes; empty when the server has closed its side. Always a checkpoint."""
         while True:
             await trio.lowlevel.wait_readable(self.socket)
             try:
@@ -680,7 +684,7 @@ class TlsWire:
         await self.stream.send_all(data)
 
     async def receive(self) -> bytes:
-        """Receive some bytes, or none at the end."""
+        """Return the next decrypted bytes; empty when the server has closed its side."""
         return bytes(await self.stream.receive_some(RECEIVE))
 
     def is_stale(self) -> bool:
@@ -813,7 +817,7 @@ async def simple_request(
 
     Raises:
         CredentialsError: the response is longer than `MOST`, so it is not from such a service.
-        UpstreamError: there is no response; without a status.
+        UpstreamError: the URL is invalid, or no complete response arrived. The error has no HTTP status.
     """
     transport = transport or TrioTransport(environ=environ, proxy=proxy)
     timeouts = {"connect": timeout, "read": timeout, "write": timeout, "pool": None}

@@ -73,7 +73,7 @@ class AuthHttp:
         self._proxy = proxy
 
     async def get(self, url: str, what: str) -> OAuthResponse:
-        """Request a JSON object.
+        """Send a GET request and return the response, whatever its status. `fields` is its JSON object.
 
         Args:
             what: name of the requested object in errors.

@@ -242,7 +242,7 @@ class Passphrase:
             raise age.NotOpened(f"{error} (that of {self._file})" if self._file else str(error)) from error
 
     def renew(self) -> None:
-        """Replace the passphrase by `next`; later calls of `seal` use the new one.
+        """Replace the passphrase by `next`; later calls of `seal` use the new one. No effect if `next` is None.
 
         Raises:
             ConfigError: the passphrase is in a file.

@@ -119,7 +119,12 @@ class Vault:
         return value
 
     async def fetch(self, names: Iterable[str]) -> None:
-        """Fetch values; a name that is missing in the vault's file is not an error. Raises like `get`."""
+        """Fetch values; a name that is missing in the vault's file is not an error.
+
+        Raises:
+            ConfigError: the vault can't be decrypted, or its command does not know a name or has failed.
+            RuntimeError: a command stores the secrets, and the vault was opened without a root.
+        """
         for name in names:
             if self.command is not None:
                 if self._kernel is None:
