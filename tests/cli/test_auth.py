@@ -278,10 +278,10 @@ async def test_a_port_that_is_taken_is_named(place: Place) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("login", "lba"), 2, fragment("work.models.signed_in.client_to_sign_in.3", name="lba")),
+        (("login", "lba"), 2, fragment("work.models.signed_in.client_to_sign_in.4", name="lba")),
         (("login", "keyed"), 3, "client 'keyed' in "),
-        (("logout", "nothing"), 2, fragment("work.models.signed_in.client_to_sign_in.3", name="nothing")),
-        (("status", "nothing"), 2, fragment("work.models.signed_in.client_to_sign_in.3", name="nothing")),
+        (("logout", "nothing"), 2, fragment("work.models.signed_in.client_to_sign_in.4", name="nothing")),
+        (("status", "nothing"), 2, fragment("work.models.signed_in.client_to_sign_in.4", name="nothing")),
         (("status", "lab"), 3, ""),
         (("login", "lab", "--device"), 3, "device_url"),
     ],

@@ -57,6 +57,8 @@ def client_to_sign_in(name: str | None, settings: Settings) -> ClientSettings:
     if name is None:
         if len(can) == 1:
             return can[0]
+        if not can:
+            raise UsageError(f"no client in {settings.file} has `auth: oauth`, so none can be signed in to")
         raise UsageError(f"several clients of {settings.file} can be signed in to; name one: {there_are}")
     client = next((each for each in settings.clients if each.name == name), None)
     if client is None:

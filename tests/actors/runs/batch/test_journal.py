@@ -245,7 +245,7 @@ async def test_what_every_task_would_fail_with_ends_the_batch_and_nothing_else_d
 async def test_a_task_whose_own_vars_ask_for_too_much_is_not_taken_for_all(batches: Batches) -> None:
     async def refuse(task: BatchTask) -> Outcome:
         if "MODEL" in task.vars:
-            raise ConfigError(fragment("work.models.signed_in.client_to_sign_in.3", name="x"))
+            raise ConfigError(fragment("work.models.signed_in.client_to_sign_in.4", name="x"))
         return await batches.perform(task)
 
     every = [msgspec.structs.replace(task, vars={"MODEL": "x:y"}) for task in TASKS]

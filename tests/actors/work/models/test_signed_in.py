@@ -19,10 +19,10 @@ from callboard.actors.io.oauth.authorization import authorization
 from callboard.actors.io.oauth.endpoint import AuthHttp, TokenEndpoint
 from callboard.actors.io.oauth.token import OAuthToken
 from callboard.actors.work.models.catalog import ModelCatalog
-from callboard.actors.work.models.signed_in import auth_server_of, token_file_of
+from callboard.actors.work.models.signed_in import auth_server_of, client_to_sign_in, token_file_of
 from callboard.protocol import events
 from callboard.protocol.chat import ChatRequest, UserTurn
-from callboard.protocol.errors import ConfigError, CredentialsError, SignInNeeded
+from callboard.protocol.errors import ConfigError, CredentialsError, SignInNeeded, UsageError
 from callboard.protocol.settings import ClientSettings, Settings, read_settings
 from callboard.protocol.settings.model import ModelSettings, OAuthSettings
 
@@ -283,3 +283,8 @@ async def test_a_run_asks_with_the_token(
     agent.write_text("name: a\nmodel: lab:m\nprompt: be brief\n")
     outcome = await callboard.run(agent, "hello", config_dir=config)
     assert outcome.output == "ok"
+
+
+def test_a_sign_in_without_a_client_that_signs_in_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match=says("work.models.signed_in.client_to_sign_in.2", file="config.yaml")):
+        client_to_sign_in(None, Settings(file="config.yaml"))
