@@ -173,7 +173,8 @@ def read_cassette(text: str, file: str) -> list[AnyLine]:
         if number == 1 and not isinstance(lines[0], Head):
             raise _invalid(file, 1, 'this is not a cassette: its first line should begin with {"line":"cassette"')
         if isinstance(lines[0], Head) and lines[0].version > VERSION:
-            raise _invalid(file, 1, f"this cassette was recorded by a newer version of callboard ( {lines[0].version})")
+            formats = f"its format is {lines[0].version}, this one reads {VERSION}"
+            raise _invalid(file, 1, f"this cassette was recorded by a newer version of callboard ({formats})")
     if not lines:
         raise _invalid(file, 1, "this is not a cassette: the file is empty")
     if not isinstance(lines[-1], CassetteEnd):

@@ -120,7 +120,7 @@ def declared_inside(data: bytes) -> str:
 
 
 def cleaned(text: str) -> str:
-    """Normalise line ends, and remove NUL and the lone surrogates that JSON permits."""
+    """Normalise line ends, remove NUL, and replace the lone surrogates that JSON permits by `?`."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     return text.encode("utf-8", "replace").decode("utf-8")
 

@@ -63,6 +63,6 @@ class Caller(msgspec.Struct, frozen=True):
         return self.name or self.subject
 
 
-# `settings/api_checks` refuses keys with this subject: their owners would own the local user's runs.
+# `settings/api` refuses keys with this subject: their owners would own the local user's runs.
 LOCAL = Caller("local", frozenset({"*"}))
 """Caller with the token that a server stores in its user's own directory."""

@@ -1,4 +1,4 @@
-"""Numbers of errors on the wire, and the errors of numbers.
+"""Errors in JSON-RPC responses: the number of each error class, and conversion in both directions.
 
 `data` of an error is `{"code": ...}`, the stable code of its class in `protocol.errors`, for clients that need more
 than a text. If the time of a useful retry is known, `retry_after` has it in seconds.

@@ -145,7 +145,7 @@ class ListRuns(Params, frozen=True):
 
 
 class OfRun(Params, frozen=True):
-    """`_run/get`, `_run/cancel`, `_run/graph`, `_run/restore`."""
+    """`_run/get`, `_run/cancel`, `_run/graph`, `_run/restore`, `_run/delete`."""
 
     run: Name
 
