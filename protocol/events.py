@@ -445,7 +445,8 @@ class StatePatch(EventData, frozen=True, kw_only=True):
 class ToolStarted(EventData, frozen=True, kw_only=True):
     """A tool call (or a script node's process) starts. `arguments` is JSON text, shortened in the middle if long.
 
-    `origin` is the source of the tool: `builtin`, `file`, `function`, `family` (built-in tools of agents), `mcp`.
+    `origin` is the source of the tool: `builtin`, `file`, `function`, `family` (built-in tools of agents), `mcp`. It is
+    `builtin` also for the process of a script or a Python node.
     """
 
     kind = "tool.call.started"

@@ -79,7 +79,7 @@ Document = str | bytes | bytearray | memoryview | msgspec.Raw
 
 
 def replaced(text: Document) -> str:
-    """Return the text of a JSON document with the replacement character for every half of a pair."""
+    """Return the text of a JSON document with a replacement character for each unpaired surrogate or invalid byte."""
     if not isinstance(text, str):
         text = bytes(text).decode("utf-8", errors="replace")
     return _ESCAPE.sub(lambda escape: REPLACEMENT if escape[1] else escape[0], text)

@@ -130,7 +130,9 @@ class _Builder:
             elif isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self._stop(event.start_mark, "many_documents", "a second document starts here")
+                    self._stop(
+                        event.start_mark, "many_documents", "a second document starts here (`---`); a file contains one"
+                    )
         if self.root is None or (isinstance(self.root, Scalar) and self.root.value is None):
             self._stop(None, "empty_file", "the file is empty")
         assert self.root is not None

@@ -311,10 +311,10 @@ def _locked(base: int, prefix: str) -> tuple[str, int]:
 
 
 def _opened(base: ProcessDirectoryBase) -> int:
-    """Open a base that is safe to use.
+    """Open a base that is safe to use, after removing the access of other users who could only read it.
 
     Raises:
-        OSError: it does not exist, or is not private.
+        OSError: it does not exist, is a link in a shared directory, or another user owns it or may write to it.
     """
     handle = os.open(base.path, _DIRECTORY | (os.O_NOFOLLOW if base.shared else 0))
     try:

@@ -470,7 +470,7 @@ class ConversationDecider:
         return [*self._unread(), Finish(messages.ConversationEnded("\n".join(self._said), stop))]
 
     def _ask_again(self, misfit: UnfitValue) -> list[Effect]:
-        """Request another answer, up to `ATTEMPTS`."""
+        """Request another answer; fail after `ATTEMPTS` unfit answers in all."""
         self._misfits += 1
         if self._misfits >= ATTEMPTS:
             return self._fail(Failure.of(invalid(self.record.last, misfit)))
@@ -645,7 +645,12 @@ class CallsDecider:
         if isinstance(message, messages.Interrupted):
             return []
         if not isinstance(message, messages.ToolDone | messages.WorkFailed):
-            return [Reject(message, "a round of tool calls reads no messages")]
+            return [
+                Reject(
+                    message,
+                    "the message was not delivered: this actor only executes tool calls, and no model reads messages",
+                )
+            ]
         self._rounds.on(message)
         return [] if self._rounds.running else self._over()
 

@@ -180,7 +180,7 @@ class Permissions:
         return self._judged(tool, arguments, own)[0]
 
     def _judged(self, tool: Tool, arguments: Arguments, own: Rules | None) -> tuple[Verdict, FileAccess]:
-        """Return the verdict, and the file access of the call if it may run without a question."""
+        """Return the verdict, and the file access without an approval, which widens it (`_asked_about`)."""
         harmless = _is_harmless(tool)
         # Fast path for the common case: no rule exists, and the call is harmless.
         if not self._rules and not own and not self._ceilings and harmless and tool.name not in READERS:

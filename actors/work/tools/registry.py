@@ -136,7 +136,7 @@ class ToolRegistry:
     def strangers(self, rules: Iterable[str], own: Iterable[str] = ()) -> list[tuple[str, str]]:
         """Return the tool names in permission rules that no tool has, each with a hint.
 
-        Ignores patterns and names of families and servers.
+        Ignores patterns, hosts, and names of families and servers.
 
         Args:
             own: names of tools that are not global.

@@ -90,7 +90,7 @@ class CassetteRecording:
         return reply
 
     async def done(self, me: Actor, effect: OutsideEffect, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
-        """Perform the effect, and record its result."""
+        """Perform the effect, and record its result, or its failure, which is raised again."""
         del kind
         began, at = trio.current_time(), self._at(me)
         line = partial(DoneLine, at=at, kind=effect.kind, name=effect.name)

@@ -124,7 +124,7 @@ class Embedders:
         self._catalog.access(model, "embedding")
 
     def of(self, model: str = DEFAULT, *, batch: int | None = None, dimensions: int | None = None) -> Embedder:
-        """Return the embedder for a model id: the same object for each call, unless `dimensions` is set.
+        """Return the embedder for a model id: the same object per model and `batch`, unless `dimensions` is set.
 
         Args:
             model: `client:model`.

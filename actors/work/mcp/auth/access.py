@@ -261,7 +261,10 @@ class LoginStore:
         return login if login.version == 1 and login.url == self.url else None
 
     def token(self, login: StoredLogin) -> OAuthToken | None:
-        """Return the token of this sign-in. Raises as `read`."""
+        """Return the token of this sign-in; None if there is none, or it is for another server or client.
+
+        Raises as `read`.
+        """
         return self.tokens.read(login.server)
 
     def write(self, login: StoredLogin) -> None:

@@ -245,7 +245,9 @@ class ProfileRole:
     async def _printed(self, name: str, command: str) -> tuple[AwsKeys, float]:
         what = f"the `credential_process` of AWS profile '{name}'"
         if self._root is None:
-            raise ConfigError(f"{what} can't be run: the gateway has no root")
+            raise ConfigError(
+                f"{what} can't be executed here, because this process starts no programs; store keys in the profile"
+            )
         try:
             argv = shlex.split(command)
         except ValueError as error:

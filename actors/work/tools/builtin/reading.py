@@ -230,7 +230,7 @@ async def _searched(me: Actor, setting: Setting, path: str, **task: Any) -> dict
             f"the search did not finish within {seconds + SEARCH_MARGIN:g} s; use a simpler pattern"
         ) from None
     if done.status != 0 or done.truncated:
-        raise ToolFailed("the search failed", stderr=done.stderr_tail)
+        raise ToolFailed(f"the search process failed with status {done.status}", stderr=done.stderr_tail)
     found: dict[str, Any] = msgspec.json.decode(done.stdout)
     if "mistake" in found:
         raise ToolFailed(found["mistake"])
