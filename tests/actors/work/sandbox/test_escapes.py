@@ -239,7 +239,7 @@ def _open() -> Counter[str]:
     found: Counter[str] = Counter()
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # the descriptor of this listing
-            found[os.readlink(path)] += 1
+            found[str(path.readlink())] += 1
     return found
 
 
