@@ -1,4 +1,4 @@
-"""Keys of a terminal: discard those that come too early, read a single one, detect a closed terminal.
+"""Keyboard input at a terminal: discard keys typed too early, read a single key, detect a closed terminal.
 
 While a run works, nothing reads the terminal, and the kernel buffers typed keys. Without this module a `y` and Enter
 that were meant for something else would answer the next question, possibly a permission for a command. Therefore:
