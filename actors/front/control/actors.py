@@ -2,7 +2,7 @@
 
 The kernel knows the position of an actor in the tree, and the views of runs know its activity. All callers share one
 tree. Each sees the actors of the runs that it may see, and controls the actors of its own runs. With `admin:runs`, a
-caller also sees shared actors (servers, pools), but cannot control them.
+caller controls the actors of all runs. It also sees shared actors (servers, pools), but cannot control them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ class HubActors:
     # --- queries --------------------------------------------------------------------------------------------
 
     def tree(self, caller: Caller, run: str | None = None) -> list[ActorInfo]:
-        """Return the actors of a run, or all that the caller may see; parents precede their children."""
+        """Return the actors of a run, or all that the caller may see; parents precede their children.
+
+        The list is empty if the run has ended or has no actor in this process.
+        """
         return [self._visible(actor) for actor in self._seen(caller, run)]
 
     async def measure(self, caller: Caller, run: str | None = None) -> None:
@@ -96,7 +99,11 @@ class HubActors:
         return TreeWatcher(self._info, self._measure, interval, concerns, self._watches, count_sent(self._root))
 
     async def inspect(self, caller: Caller, path: str) -> ActorDetail:
-        """Return an actor with its stack and its newest events."""
+        """Return an actor with its stack and its events among the newest of its run: at most `RECENT`.
+
+        Raises:
+            NotFound: no such actor exists, it has ended, or it is shared and the caller lacks `admin:runs`.
+        """
         caller.need("read:runs")
         actor = self._actor(caller, path)
         await self._memory.measure([actor])
@@ -168,7 +175,7 @@ class HubActors:
     # --- actor information -----------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Mark the actors that an event changes for all watchers. The views of runs have seen the event before.
+        """Mark the actors that an event changes, for all watchers. The caller updates the view of the run first.
 
         Deltas of text change nothing in the tree and are ignored.
         """

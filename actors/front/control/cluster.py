@@ -91,7 +91,7 @@ class Cluster(Protocol):
         """Return True if other processes have actors of this run; with None, of any run."""
 
     async def actors(self, run: str | None) -> list[ActorInfo]:
-        """Return the actors of other processes, as far as those processes can be reached."""
+        """Return the actors of the run (None: of all runs) in other processes. Unreachable processes are left out."""
 
     async def watch_actors(
         self, run: str | None, interval: float, take: Callable[[list[ActorInfo], list[str]], Awaitable[None]]

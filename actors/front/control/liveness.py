@@ -148,7 +148,7 @@ def present(run: Present, environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def read_present(environ: Mapping[str, str]) -> list[Present]:
-    """Return the announced runs of this user, newest first."""
+    """Return the announced runs of this user whose processes are alive, newest first. Removes files of dead ones."""
     found = []
     for path in filter(is_held, _folder(environ).glob("run-*.json")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):

@@ -96,7 +96,10 @@ class Resuming:
                 self._running.expect(info)
 
     async def work(self) -> None:
-        """Resume the expected runs, wait `WELL_AFTER`, and record that this process has survived them."""
+        """Resume the expected runs, wait `WELL_AFTER`, and record that this process has survived them.
+
+        Returns at once if no run is expected.
+        """
         began = trio.current_time()
         limiter = trio.CapacityLimiter(AT_ONCE)
         # By process (`sign`): the runs of one dead process are claimed in few steps, not one by one.

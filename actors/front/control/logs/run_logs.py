@@ -232,7 +232,7 @@ class RunLogs:
         return found
 
     async def last(self, run: str) -> LoggedEvent | None:
-        """Return the newest event of a run on disk."""
+        """Return the newest event of a run on disk; None without any."""
         return await trio.to_thread.run_sync(last_event, self.directory / run)
 
     async def flush(self) -> None:
@@ -242,7 +242,7 @@ class RunLogs:
         await done.wait()
 
     async def prune(self) -> None:
-        """Delete the oldest finished runs beyond the limit, except those with a reader."""
+        """Delete the oldest finished runs beyond the limit, except those with a reader. Interrupted runs stay."""
         # Replaced before the check: a run that ends during the removal triggers another pass.
         self._grown = trio.Event()
         if self._keep <= 0 or len(self.past) <= self._keep:

@@ -85,7 +85,7 @@ class Running:
 
     @property
     def under_way(self) -> int:
-        """Number of runs without an end."""
+        """Number of runs that are starting or have not ended. Dormant runs do not count."""
         return len(self._starting) + sum(not record.over for record in self.live.values())
 
     def check_room(self) -> None:
@@ -146,7 +146,7 @@ class Running:
         await self._logs.flush()
 
     def view_of(self, run: str) -> RunView | None:
-        """Return the state derived from the events of a run under way."""
+        """Return the state derived from the events of a run in `live`; None for other runs."""
         record = self.live.get(run)
         return record.view if record is not None else None
 
@@ -248,7 +248,7 @@ class Running:
         return known.data if redact is None else lambda line: redact(known.data(line))
 
     def hear(self, event: Event) -> None:
-        """Record an event of any run."""
+        """Record an event in its run. The first event registers the run; events of other unknown runs are ignored."""
         id, record = event.run, self.live.get(event.run)
         if record is None and (event.seq == 1 or isinstance(event.data, RunStarted)):
             record = self._begun(id, event)
