@@ -58,7 +58,10 @@ class Health:
         return 200, {"status": "ok"}
 
     async def ready(self) -> Told:
-        """Return 200 if the server accepts work, else 503 and the reasons."""
+        """Return 200 if the server accepts work, else 503 and the reasons.
+
+        Reasons: it is stopping, a directory cannot be written, or fewer than `ENOUGH` of the request slots are free.
+        """
         if self._ending():
             return 503, {"status": "stopping", "problems": ["the server is stopping"]}
         problems = list(await self._probed())

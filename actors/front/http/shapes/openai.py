@@ -212,7 +212,7 @@ _FINISH: dict[str, Finish] = {"length": "length", "refused": "content_filter"}
 
 
 def finish_of(stop: str) -> Finish:
-    """Return OpenAI's `finish_reason` for the stop reason of a reply."""
+    """Return OpenAI's `finish_reason` for the stop reason of a reply; "stop" for any without a counterpart."""
     return _FINISH.get(stop, "stop")
 
 
@@ -328,7 +328,7 @@ class ChatCompletionProjection:
 
     @property
     def reply(self) -> ChatCompletionReply:
-        """Return the whole reply of a finished run."""
+        """Complete reply of a run that is over."""
         output, calls = self._outcome["output"], [call_as_openai(call) for call in self._calls()]
         if calls:
             said = Said(content=output or None, tool_calls=calls)
