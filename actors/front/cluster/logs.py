@@ -243,7 +243,7 @@ class WorkerLogs(ClusterLogs):
         return None if kept is None else kept.rows
 
     def says_over(self, run: str, rows: RowsOut | None) -> None:
-        """Store the end of a run, whose last event is queued."""
+        """Store the end of a run, whose last event is queued: now, or when `holds` gets the callback for it."""
         over = self._overs.pop(run, None)
         if over is not None:
             over()
@@ -348,7 +348,10 @@ async def _closed(rows: RowsOut | None, done: Done) -> None:
 
 
 def info_of(stored: StoredRunState) -> RunInfo | None:
-    """Return the summary of a run from its database row; None if it has no summary yet."""
+    """Return the summary of a run from its database row; None if it has no summary yet.
+
+    The row decides the status: a final summary is shown as running until the row records the end.
+    """
     if not stored.info:
         return None
     info = decode_json(stored.info, RunInfo)

@@ -92,7 +92,11 @@ class ClusterLedger(_Connected):
         self._counted = 0  # number of the last batch included in `_own`
 
     def written(self, now: Today, batch: Batch) -> dict[str, Others]:
-        """Store a batch and return the amounts of other processes, by account."""
+        """Store a batch and return the amounts of other processes, by account. Blocking.
+
+        Raises:
+            Away: the database cannot be used now.
+        """
         keys = {*batch.looks, *(key for _, key, _, _ in batch.held)}
         spend = spending.Spend(
             process=self._process,

@@ -176,7 +176,7 @@ class ClusterWorker(NoWorkers):
             await trio.sleep_forever()
 
     async def drain(self) -> None:
-        """Stop claiming runs from the queue."""
+        """Stop claiming runs, and mark the worker as draining in the database; an error of the database is logged."""
         self._draining = True
         sign = self.seat.sign
         try:
@@ -185,7 +185,10 @@ class ClusterWorker(NoWorkers):
             log.warning("%s", error)
 
     async def leave(self) -> None:
-        """Return the remaining runs to the queue and unregister, after the journal has written all rows."""
+        """Return the remaining runs to the queue and unregister, after the journal has written all rows.
+
+        Closes the connections. An error is only logged: the lease expires, and other workers claim the runs.
+        """
         sign, name = self.seat.sign, self.seat.options.called
         try:
             await self._journal.barrier()
@@ -547,7 +550,7 @@ class SessionTurns:
         raise ActorCancelled(f"{info.run} was cancelled before it was resumed")
 
     def cancel(self, run: str) -> None:
-        """Stop waiting for the session of this run."""
+        """Cancel the wait of this run for its session: `begin` or `resume` raises `ActorCancelled`."""
         if run in self._waiting:
             self._waiting[run].cancel()
 
