@@ -296,7 +296,10 @@ class LogWriter:
             self._wake.set()
 
     def flush(self, done: Done) -> None:
-        """Request that the thread writes everything now and then calls `done` in the event loop, even after a failure."""
+        """Request that the thread writes everything now. Afterwards, `done` is called in the event loop.
+
+        It is called even if a log could not be written.
+        """
         self._flushes.append(from_any_thread(done))
         self._urgent.set()
         self._wake.set()
