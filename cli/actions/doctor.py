@@ -1,7 +1,8 @@
 """Findings of `callboard doctor`, as plain data and as text.
 
-No model is started and no connection is opened; secrets are only checked for existence. Environment variables, the
-probes of `--sandbox`, and files of Loki that Callboard does not use are at the end of the module.
+No model is started and no connection is opened. Of secrets, the findings have only the names and the number; the vault
+is opened only if that needs neither a command nor a passphrase. Environment variables, the probes of `--sandbox`, and
+files of Loki that Callboard does not use are at the end of the module.
 """
 
 from __future__ import annotations

@@ -163,10 +163,13 @@ def list_interrupted(*, limit: int, as_json: bool) -> str:
 
 
 def resume_runs(words: Sequence[str], flags: ResumeFlags) -> int:
-    """Resume the requested runs one after another; return the exit code of the first that did not complete.
+    """Resume the requested runs one after another; return the exit code of the first that did not complete, or 0.
+
+    Without words, resumes the only interrupted run, or all with `--all`. With several runs, errors are printed and the
+    next run follows, unless a signal ended the last one.
 
     Raises:
-        CallboardError: no run matches, or the only one can't be resumed.
+        CallboardError: no run matches, several match without `--all`, or the only one can't be resumed.
     """
     runs = _chosen(words, flags)
     codes = []
@@ -326,6 +329,7 @@ def find_durable_run(word: str) -> tuple[str, About | None]:
     Raises:
         NotFound: no run matches.
         UsageError: several runs match.
+        Damaged: no run matches, but one may be in a journal that cannot be read.
     """
     there = durable_runs(os.environ)
     id = matching_id(word, there)
@@ -360,7 +364,9 @@ _FORMATS = {"text": "text", "json": "json", "events": "stream-json"}
 
 
 def replay_run(word: str, *, with_changes: bool, output: str, config_dir: str | None) -> int:
-    """Replay a run; return its exit code, or 1 if the replay differs from the journal.
+    """Replay a run and print its result; return its exit code, or 1 if the replay differs from the journal.
+
+    A run that has not ended has no exit code: the result is then 0.
 
     Raises:
         CallboardError: there is no such run, or it can't be replayed.

@@ -1,4 +1,4 @@
-"""MCP servers for `callboard mcp`: those of `mcp.json`, and Callboard as a server.
+"""Implementation of `callboard mcp`: servers that `mcp.json` configures, and Callboard itself as an MCP server.
 
 `list` starts no server and prints cached catalogs; `test` and `tools` start servers, and `.tool_calls` executes a call
 by hand. `serve` is the other direction: agents as tools of an MCP client, over stdio or HTTP. `.mcp_status` asks the
@@ -55,7 +55,10 @@ _SECRET = re.compile(r"(sk|pk|rk)[-_]\w|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|A
 
 
 def list_servers(config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
-    """Return all servers of the file, and True if an entry is unusable. Problems go to stderr."""
+    """Return all servers of the file as text or JSON, and True if the file has errors. Problems go to stderr.
+
+    An entry whose variables have no value is only a warning.
+    """
     root = Root(config_dir=config_dir)
     servers = root.mcp
     config = servers.config
@@ -437,7 +440,7 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
     """Write `mcp.json` into the configuration directory; return a message for the user.
 
     Raises:
-        UsageError: the file exists and `force` is False, or it can't be written.
+        UsageError: it can't be written; or it or Loki's `functions/mcp.json` exists, and `force` is False.
     """
     base, _ = configured(config_dir, os.environ)
     file, loki = base / "mcp.json", user_folder("functions", base) / "mcp.json"

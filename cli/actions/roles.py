@@ -74,7 +74,11 @@ def show_role(name: str, config_dir: str | None, *, as_json: bool) -> str:
 
 
 def save_role(name: str, data: bytes, config_dir: str | None, *, force: bool) -> str:
-    """Store a text as a role; return a message for the user. Raises as `save` does."""
+    """Store a text as a role; return a message for the user.
+
+    Raises as `save` does, and `InvalidFile` if the text is not UTF-8. Without `force`, an existing role raises
+    `Conflict`.
+    """
     base = _base(config_dir)
     try:
         text = data.decode()
@@ -187,7 +191,7 @@ def _origin(place: FilePlace) -> str:
 
 
 def _settings(role: Role) -> dict[str, Any]:
-    """Return the settings of the front matter by their keys, without those of `_OF_TEXT`."""
+    """Return the values of the front matter by key, except unset ones and the keys in `_OF_TEXT`."""
     keys = [field for field in RoleFile.__struct_fields__ if field not in _OF_TEXT]
     found = {key: getattr(role, key) for key in keys if getattr(role, key) is not None}
     if role.tools is not None:

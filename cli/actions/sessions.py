@@ -56,7 +56,7 @@ def stored_variables(session: str, agent: Loaded, config_dir: str | None) -> dic
 
 
 def list_sessions(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
-    """Return the sessions, as a table or as JSON."""
+    """Return the sessions of an agent, or of all without one, as a table or as JSON."""
     found = _store(config_dir).list(agent, everywhere=agent is None)
     if as_json:
         return json.dumps([msgspec.to_builtins(meta) for meta in found], indent=2, ensure_ascii=False) + "\n"
@@ -83,7 +83,14 @@ def show_session(session: str, agent: str | None, form: Form, config_dir: str | 
 
 
 def export_session(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> None:
-    """Write the turns of a session into a file, or to stdout."""
+    """Write the turns of a session into a file, or to stdout without one.
+
+    Args:
+        form: `json`, else Markdown; by default JSON for a file that ends with `.json`.
+
+    Raises:
+        UsageError: the file can't be written.
+    """
     store = _store(config_dir)
     wanted: Form = "json" if (form or Path(file or "").suffix.lstrip(".")) == "json" else "markdown"
     text = exported(_found(store, session, agent), wanted)
@@ -121,7 +128,12 @@ def rename_session(session: str, name: str, agent: str | None, config_dir: str |
 
 
 def delete_sessions(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> None:
-    """Remove sessions for good."""
+    """Remove sessions for good.
+
+    Raises:
+        NotFound: there is no such session; none was removed.
+        Conflict: a session is in use; those named before it were removed.
+    """
     store = _store(config_dir)
     found = [(name, *store.find(name, agent)) for name in sessions]  # all must exist before the first is deleted
     for name, id, whose in found:
@@ -147,7 +159,7 @@ def empty_session(session: str, agent: str | None, config_dir: str | None) -> No
 
 
 def compress_session(session: str, agent: str | None, config_dir: str | None) -> None:
-    """Summarise the history of a session."""
+    """Summarise the history of a session, unless it is too short, and report on stderr whether that was done."""
     done = play(
         lambda root: root.sessions.compress(None, session, agent=agent),
         ProgressDisplay(),

@@ -71,7 +71,7 @@ def show_skill(name: str, config_dir: str | None, *, as_json: bool) -> str:
 
 
 def validate_skills(directories: Sequence[Path], *, strict: bool) -> int:
-    """Check skills; print problems, and return the exit code.
+    """Check skills and print their problems; return 2 if one of them has errors, else 0.
 
     Args:
         strict: treat warnings as errors.
