@@ -223,7 +223,7 @@ class AnswerResult(TextResult):
         self._answer = answer
 
     def finish(self, outcome: Outcome) -> None:
-        """Write the output as Markdown, unless it was drawn already or is JSON."""
+        """Write the output as Markdown; unchanged if it is JSON or no theme applies; not at all if it was drawn."""
         if not outcome.output or self._answer.was_drawn(outcome.output):
             return
         look = self._answer.look

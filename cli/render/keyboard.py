@@ -73,7 +73,7 @@ class Early:
 
     @property
     def remaining(self) -> float:
-        """Seconds until a key counts; 0 if it does."""
+        """Seconds until a key counts; 0 if it does, infinite at a terminal until `question_displayed` is called."""
         return max(self._until - self._clock(), 0.0)
 
     def drop(self) -> None:
