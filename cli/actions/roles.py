@@ -27,7 +27,7 @@ _OF_TEXT = ("name", "description", "prompt", "use_tools")
 
 
 def list_roles(config_dir: str | None, *, as_json: bool) -> str:
-    """Return all roles: the configuration directory's, then the built-in ones whose names are not taken."""
+    """Return all roles as text or JSON: the configuration directory's, then the built-in ones with other names."""
     base = _base(config_dir)
     listed = [_listed(place) for place in FILES.places(base)]
     if as_json:
@@ -120,7 +120,7 @@ def delete_role(name: str, config_dir: str | None) -> str:
 
 
 def path_of(name: str | None, config_dir: str | None) -> str:
-    """Return the file of one role, or the directory of all without a name."""
+    """Return the file of one role, which may be a built-in one; without a name, the directory of the user's roles."""
     base = _base(config_dir)
     return str(FILES.directory(base) if name is None else locate(name, base).file)
 

@@ -33,7 +33,10 @@ Other files of the directory (`scripts/`, `references/`) are read when the text 
 
 
 def list_skills(config_dir: str | None, *, as_json: bool) -> str:
-    """Return all skills with their origins, and problems of unreadable ones."""
+    """Return all skills with their origins, and the problems of skills, as text or JSON.
+
+    Skills of the working directory are listed only if it is trusted.
+    """
     base, trusted = _base(config_dir), _workspace()
     skills = FoundSkills(trusted, base, os.environ)
     found = list(skills.by_name.values())

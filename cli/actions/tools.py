@@ -211,7 +211,10 @@ PERMISSION_TEXTS = {"allow": "runs without asking", "ask": "asks the user first"
 
 
 def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
-    """Return all tools, an agent's own first, and True if a tool file has errors, which go to stderr."""
+    """Return all tools as text or JSON, an agent's own first, and True if a tool file has errors.
+
+    Problems of tool files go to stderr.
+    """
     box = Toolbox(config_dir)
     tools, problems = box.everywhere()
     own: list[ToolInfo] = []
