@@ -47,7 +47,11 @@ _MOVES = frozenset({ev.ActorSpawned, ev.ActorStopped, ev.ActorFailed})
 
 
 class HubActors:
-    """Actors of a hub, as `Hub.actors`. `check` raises if the caller may not see a run."""
+    """Actors of a hub, as `Hub.actors`. `check` raises if the caller may not see a run.
+
+    Methods with a path raise `NotFound` if no such actor exists, it has ended, or the caller may not know of it. Those
+    that pause, resume or cancel raise `Denied` for a shared actor.
+    """
 
     def __init__(self, root: Root, runs: Running, check: Callable[[Caller, str], object]) -> None:
         self._kernel = root.kernel
@@ -99,11 +103,7 @@ class HubActors:
         return TreeWatcher(self._info, self._measure, interval, concerns, self._watches, count_sent(self._root))
 
     async def inspect(self, caller: Caller, path: str) -> ActorDetail:
-        """Return an actor with its stack and its events among the newest of its run: at most `RECENT`.
-
-        Raises:
-            NotFound: no such actor exists, it has ended, or it is shared and the caller lacks `admin:runs`.
-        """
+        """Return an actor with its stack and its events among the newest of its run: at most `RECENT`."""
         caller.need("read:runs")
         actor = self._actor(caller, path)
         await self._memory.measure([actor])
@@ -134,11 +134,14 @@ class HubActors:
         await actor.ref.tell(PersonSays(text=text, by=caller.called))
 
     def pause(self, caller: Caller, path: str) -> bool:
-        """Stop an actor and all below it from starting anything new; returns False if it is paused already."""
+        """Stop an actor and all below it from starting anything new.
+
+        Returns False if this actor itself is paused already; a paused ancestor does not count.
+        """
         return introspection.pause(self._steered(caller, path))
 
     def resume(self, caller: Caller, path: str) -> bool:
-        """Resume a paused actor; returns False if this actor itself was not paused."""
+        """Undo `pause`; returns False if this actor itself was not paused. It stays paused while an ancestor is."""
         return introspection.resume(self._steered(caller, path))
 
     def cancel_actor(self, caller: Caller, path: str) -> bool:

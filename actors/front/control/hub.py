@@ -525,7 +525,10 @@ class Hub:
         return self.root.mcp.status()
 
     async def mcp_reload(self, caller: Caller, server: str | None = None) -> builtins.list[str]:
-        """Read `mcp.json` again and restart one running server, or all; returns their names."""
+        """Read `mcp.json` again, and restart one running server, or all without a name; returns their names.
+
+        Waits for calls under way. A server that only one run, agent or conversation shares restarts at its next call.
+        """
         caller.need("admin:mcp")
         return await self.root.mcp.reload(server)
 

@@ -156,7 +156,9 @@ class Running:
         Args:
             durable: false to make this run not durable, even if the hub's runs are.
 
-        Raises: the errors of `callboard.run` before a run begins.
+        Raises:
+            ActorCancelled: the run ended before it began.
+            CallboardError: the run could not begin, as for `callboard.run`.
         """
         id = info.run or self._new_id()
         info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
