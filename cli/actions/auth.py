@@ -53,7 +53,7 @@ def sign_in_to_client(
     The arguments are the flags of `callboard auth login`; `name` None means the only client with a sign-in.
 
     Raises:
-        UsageError: there is no client of that name.
+        UsageError: there is no client of that name, or `name` is None and not exactly one client has a sign-in.
         ConfigError: the client does not use a sign-in, or its entry is incomplete.
         OAuthRefused: the user or the authorization server refused.
         NobodyToAsk: there is no terminal, or the sign-in timed out.

@@ -366,7 +366,7 @@ _FORMATS = {"text": "text", "json": "json", "events": "stream-json"}
 def replay_run(word: str, *, with_changes: bool, output: str, config_dir: str | None) -> int:
     """Replay a run and print its result; return its exit code, or 1 if the replay differs from the journal.
 
-    A run that has not ended has no exit code: the result is then 0.
+    A run that has not ended has no exit code; 0 is returned if its replay does not differ.
 
     Raises:
         CallboardError: there is no such run, or it can't be replayed.

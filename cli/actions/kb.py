@@ -339,7 +339,7 @@ def show_status(target: str, config_dir: str | None, *, pages: bool, as_json: bo
     A base that is not built is not unusable.
 
     Args:
-        pages: also fetch web pages to find changes.
+        pages: also compare web pages, and the output of loaders that do not read files.
     """
     found = [base_info(recipe) for recipe in recipes(target, config_dir)]
     built = [seen for seen in found if seen.meta is not None]

@@ -312,7 +312,7 @@ _SAID = 40
 def check_models(names: Sequence[str], settings: Settings, config_dir: str | None, *, live: bool, as_json: bool) -> int:
     """Check these models, or all of config.yaml; return the exit code of the first unusable one, or 0.
 
-    With `live`, one request is sent to each model.
+    With `live`, one request is sent to each model that passes the check.
 
     Raises:
         ConfigError: there is no such client or model.

@@ -49,8 +49,8 @@ _MOVES = frozenset({ev.ActorSpawned, ev.ActorStopped, ev.ActorFailed})
 class HubActors:
     """Actors of a hub, as `Hub.actors`. `check` raises if the caller may not see a run.
 
-    Methods with a path raise `NotFound` if no such actor exists, it has ended, or the caller may not know of it. Those
-    that pause, resume or cancel raise `Denied` for a shared actor.
+    Methods with a path raise `NotFound` for an actor that does not exist or has ended, and as `Hub.get` does for an
+    actor of another subject's run. `pause`, `resume` and `cancel_actor` raise `Denied` for a shared actor.
     """
 
     def __init__(self, root: Root, runs: Running, check: Callable[[Caller, str], object]) -> None:
@@ -136,7 +136,7 @@ class HubActors:
     def pause(self, caller: Caller, path: str) -> bool:
         """Stop an actor and all below it from starting anything new.
 
-        Returns False if this actor itself is paused already; a paused ancestor does not count.
+        Returns False if this actor itself is paused already, or has ended; a paused ancestor does not count.
         """
         return introspection.pause(self._steered(caller, path))
 

@@ -373,8 +373,8 @@ _STEPS = ((100_000, 10_000), (20_000, 1_000), (4_000, 300), (1_000, 100), (200, 
 def shortened(value: Json, most: int) -> dict[str, Json]:
     """Return `value` as an object with `_meta.cut`, short enough for a frame of `most` bytes.
 
-    A value that is no object, or that does not fit even after the last step, is left out. `_meta.cut` then maps the
-    empty pointer to its length.
+    If `value` is no object, or does not fit even after the last step, the result contains nothing of it. `_meta.cut`
+    then has one entry: the length of `value`, under the key "".
 
     Args:
         value: params or a result, as JSON values.

@@ -249,7 +249,7 @@ def _nothing() -> None:
 
 
 class LogWriter:
-    """Thread that writes run logs. The event loop calls the public methods, but `join`, which blocks.
+    """Thread that writes run logs. The event loop calls all public methods except `join`, which blocks.
 
     Attributes:
         process: token of this process, for the summaries.
