@@ -124,7 +124,7 @@ class GatewayLogs(ClusterLogs):
             await self._news.setdefault(run, trio.Event()).wait()
 
     def get(self, run: str, *, patient: bool = False) -> RunInfo | None:
-        """Return a run; a cluster run from memory, without blocking."""
+        """Return a run, or None if it is unknown. A cluster run comes from memory; for others, see `RunLogs.get`."""
         return self.past.get(run) if run in self.cluster else super().get(run, patient=patient)
 
     async def is_over(self, run: str) -> bool:

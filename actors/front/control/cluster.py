@@ -85,7 +85,10 @@ class Cluster(Protocol):
         """Delete a run of the cluster. Raises `Conflict` while it is active."""
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
-        """Answer a question of a run that another process executes. Raises as `Hub.answer` does."""
+        """Answer a question of a run that another process executes; returns False if it is no longer open.
+
+        Raises as `Hub.answer` does.
+        """
 
     def shows_actors(self, run: str | None) -> bool:
         """Return True if other processes have actors of this run; with None, of any run."""

@@ -173,7 +173,7 @@ class Resuming:
         return turn
 
     async def resume(self, info: RunInfo, *, with_changes: bool = False) -> SessionTurn | None:
-        """Resume a run on request and return when it has begun; for a run of a session, returns its turn.
+        """Resume a run on request and return when it has begun: the turn of a run in a session, else None.
 
         Raises:
             NotFound, Conflict: the run does not exist; it is under way or over.

@@ -361,7 +361,7 @@ def order(info: RunInfo) -> tuple[str, str]:
 
 
 def _current_info(directory: Path, alive: Alive, most: int | None = None) -> RunInfo | None:
-    """Return the current summary of a run.
+    """Return the current summary of a run; None if its directory has no valid summary.
 
     Without a live process, the log is summed up, unless it is longer than `most`.
     """
@@ -437,7 +437,7 @@ class RemoteLog:
             await self._one_for_all("look", self._poll)
 
     def _read_before(self, place: Place, size: int) -> LogPage | None:
-        """Return a cached page. Events never change; an empty page is valid only while the log has not grown."""
+        """Return a cached page, or None. Events never change; an empty page is valid until the log has grown."""
         looked_at, page = self._pages.get(place, (-2, None))
         return page if page is not None and (page.events or looked_at >= size) else None
 

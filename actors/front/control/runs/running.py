@@ -125,7 +125,7 @@ class Running:
         return info.owner if info is not None else LOCAL.subject
 
     def known(self, run: str) -> RunInfo | None:
-        """Return the summary of a run of any process, if it is in memory."""
+        """Return the summary of a run of any process; None if it is not in memory. Never reads the disk."""
         record = self.live.get(run)
         return record.info if record is not None else self._logs.past.get(run)
 

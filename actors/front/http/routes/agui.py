@@ -455,7 +455,7 @@ async def _stream_events(
 
 
 def _cluster_with_run(call: HttpCall, run: str) -> Cluster | None:
-    """Return the cluster, if one of its workers executes the run."""
+    """Return the cluster if the run belongs to it and this process does not execute the run, else None."""
     cluster = call.hub.cluster
     return cluster if cluster is not None and cluster.has(run) else None
 
