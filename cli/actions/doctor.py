@@ -477,7 +477,7 @@ _INSTALL_BUBBLEWRAP = (
 
 
 def probe_sandbox(*, as_json: bool) -> int:
-    """Run the probes and print the findings; the exit code is 0 if all hold."""
+    """Run the probes of the sandbox and print the findings; return 1 if one fails or no backend works, else 0."""
     found = trio.run(probed)
     if as_json:
         sys.stdout.write(

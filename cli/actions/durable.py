@@ -74,10 +74,12 @@ class DurableRunFlags:
 def execute_durable_run(
     run: str, about: About | None, flags: DurableRunFlags, driver: Driver
 ) -> tuple[Outcome, ResultFormat]:
-    """Execute the run; return its outcome, and the result format that must still be finished with it.
+    """Execute the run in its own working directory; return its outcome, and the format that writes it.
+
+    The caller passes both to `run.finish`, which prints the result.
 
     Raises:
-        CallboardError: the run could not start.
+        CallboardError: the run could not start, or its working directory can't be entered.
     """
     logging.configure()
     person = person_at_terminal(no_input=flags.no_input)
@@ -94,7 +96,7 @@ def execute_durable_run(
 
 
 def config_dir_of(about: About | None, flags: DurableRunFlags) -> str | None:
-    """Return the configuration directory of the flags, or that of the run."""
+    """Return the configuration directory of the flags, else that of the run; None for the default one."""
     return flags.config_dir or (None if about is None else about.config_dir)
 
 
@@ -297,7 +299,7 @@ class ForkFlags(DurableRunFlags):
 
 
 def fork_run(word: str, at: str, flags: ForkFlags) -> int:
-    """Start the fork and execute it; return the exit code, 1 if the user declines.
+    """Start the fork, execute it and print its result; return its exit code, or 1 if the user declines.
 
     Raises:
         CallboardError: there is no such run or step, no terminal for the confirmation, or the fork could not start.
@@ -324,7 +326,7 @@ def fork_run(word: str, at: str, flags: ForkFlags) -> int:
 
 
 def find_durable_run(word: str) -> tuple[str, About | None]:
-    """Return the id of the requested durable run, and its description.
+    """Return the id of the requested durable run, and its description, or None if the journal has none.
 
     Raises:
         NotFound: no run matches.

@@ -517,7 +517,7 @@ def _indented(text: str) -> str:
 
 
 def export_bases(target: str, config_dir: str | None) -> int:
-    """Print all chunks of the target's bases as JSON lines.
+    """Print all chunks of the target's bases as JSON lines, and return 0.
 
     Raises:
         KnowledgeMissing: a base is not built.

@@ -355,7 +355,7 @@ async def _facts(client: McpClient, catalog: ServerCatalog) -> dict[str, Any]:
 
 
 def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool) -> int:
-    """Print the tools of a server that agents may use.
+    """Print the tools of a server that agents may use, and return 0. Starts the server unless `cached` is set.
 
     Raises:
         UsageError: there is no such server, or with `cached` no stored catalog.
@@ -472,7 +472,7 @@ def serve_agents(
     quiet: bool,
     config_dir: str | None,
 ) -> int:
-    """Serve until the client disconnects or a signal arrives; return the exit code.
+    """Serve until the client disconnects (0) or a signal arrives (128 plus its number); return that exit code.
 
     The arguments are the flags of `callboard mcp serve`.
 

@@ -173,7 +173,7 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | None = None) -> int:
-    """Execute the request; return the exit code.
+    """Execute the request, print its result, and return the exit code of its outcome.
 
     Args:
         result: receives the outcome instead of the format of the flags; then nothing is drawn on stdout.

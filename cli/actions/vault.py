@@ -104,7 +104,7 @@ def remove_secrets(names: tuple[str, ...], *, yes: bool, no_input: bool, config_
 
 
 def list_secrets(*, as_json: bool, no_input: bool, config_dir: str | None) -> str:
-    """Return the names of all secrets. Raises as `put_secret`."""
+    """Return the names of all secrets, one per line or as JSON. Raises as `put_secret`."""
     vault = vault_of(config_dir, no_input=no_input)
     file = _file(vault, "for a list")
     if file.stamp is not None:

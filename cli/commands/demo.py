@@ -509,7 +509,7 @@ class RunProcess:
         self.wait()
 
     def wait(self) -> int:
-        """Wait for the end and return the exit code."""
+        """Wait for the end and return the exit code; 128 plus the number of the signal that ended the process."""
         while self._process.poll() is None:
             with suppress(KeyboardInterrupt):  # the process at the same terminal receives it too, and ends by itself
                 self._wait_a_little()
