@@ -103,7 +103,7 @@ class GatewayLogs(ClusterLogs):
         self.past[info.run] = info
 
     def forget(self, run: str) -> None:
-        """Forget a deleted run."""
+        """Forget a deleted run, and wake the tasks that wait for its news."""
         self.cluster.discard(run)
         self.past.pop(run, None)
         self.wake(run)

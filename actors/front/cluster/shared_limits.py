@@ -174,7 +174,7 @@ class ProviderLimits:
         gates.share(self._is_refused)
 
     def hear(self, about: list[str]) -> None:
-        """Apply a wait published by any process."""
+        """Apply a wait published by any process: the name of its limiter, and seconds. Ignores other forms."""
         if len(about) == 2:
             name, seconds = about
             self._gates.extend_cooldown(name, float(seconds))

@@ -501,7 +501,7 @@ class ClusterAsking:
         self._runs: dict[str, str] = {}
 
     def asked(self, question: Question) -> None:
-        """Store an opened question."""
+        """Store an opened question, unless its run is not a durable one of this process."""
         kept = self._kept.get(question.run)
         if kept is not None:
             self._runs[question.id] = question.run
@@ -509,7 +509,7 @@ class ClusterAsking:
             kept.rows.hurry()
 
     def closed(self, question_id: str, by: str) -> None:
-        """Store that a question is closed."""
+        """Store that a question is closed, if `asked` has stored it and its run is still here."""
         kept = self._kept.get(self._runs.pop(question_id, ""))
         if kept is not None:
             kept.rows.store_data(CLOSED, question_id, by.encode())

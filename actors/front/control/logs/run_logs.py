@@ -273,7 +273,7 @@ class RunLogs:
             _remove([self.directory / run for run in over[: max(0, len(over) - self._keep)]])
 
     async def remove(self, run: str) -> None:
-        """Delete the stored data of a run."""
+        """Delete the log of a run and its record of file changes."""
         self.past.pop(run, None)
         if is_id(run):
             await trio.to_thread.run_sync(_remove, [self.directory / run])

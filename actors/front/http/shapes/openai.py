@@ -426,7 +426,7 @@ class EmbeddingsReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reply_of(rows: Sequence[Sequence[float]], request: EmbeddingsRequest, model: str, tokens: int) -> EmbeddingsReply:
-    """Return the reply with these vectors."""
+    """Return the reply with these vectors, in the encoding that the request names; `tokens` is the usage."""
     as_text = request.encoding_format == "base64"
     data = [
         EmbeddingEntry(index=index, embedding=_packed(row) if as_text else list(row)) for index, row in enumerate(rows)
