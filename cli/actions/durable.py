@@ -153,7 +153,10 @@ class ResumeFlags(DurableRunFlags):
 
 
 def list_interrupted(*, limit: int, as_json: bool) -> str:
-    """Return the output of `runs --interrupted`."""
+    """Return at most `limit` interrupted runs, newest first, as a table or JSON for `runs --interrupted`.
+
+    A narrow terminal gets fewer columns.
+    """
     runs = interrupted(os.environ)[::-1][:limit]
     if as_json:
         return json_object(runs=[_wire(run) for run in runs])
@@ -406,7 +409,7 @@ _STEP_HEAD = ("STEP", "SECONDS", "WHERE", "WHAT", "")
 
 
 def show_rows(word: str, *, as_json: bool) -> str:
-    """Return the output of `runs show --rows`."""
+    """Return the steps of a durable run, as a table or JSON for `runs show --rows`. Raises as `find_durable_run`."""
     run, about = find_durable_run(word)
     base = configured(None if about is None else about.config_dir, os.environ)[0]
     steps = steps_of(journal_dir(os.environ), run, Path(base))

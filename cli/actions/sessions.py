@@ -76,7 +76,7 @@ def _when(meta: SessionMeta) -> str:
 
 
 def show_session(session: str, agent: str | None, form: Form, config_dir: str | None) -> str:
-    """Return the turns of a session, as Markdown or JSON."""
+    """Return the turns of a session, as JSON, or as Markdown with control characters escaped."""
     store = _store(config_dir)
     text = exported(_found(store, session, agent), form)
     return text if form == "json" else "".join(f"{safe(line)}\n" for line in text.splitlines())
@@ -104,7 +104,7 @@ def export_session(session: str, file: str | None, form: str | None, agent: str 
 
 
 def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
-    """Return the path of a session's file."""
+    """Return the path of a session's file. A session of Loki is first copied to its new place."""
     store = _store(config_dir)
     id, whose = store.find(session, agent)
     return _there(store, id, whose)
@@ -119,7 +119,7 @@ def _there(store: SessionStore, id: str, agent: str | None) -> Path:
 
 
 def rename_session(session: str, name: str, agent: str | None, config_dir: str | None) -> None:
-    """Give a session another name."""
+    """Give a session another name. Raises `Conflict` if a process uses the session."""
     store = _store(config_dir)
     stored = _found(store, session, agent)
     with _held(store, stored):
@@ -147,7 +147,7 @@ def delete_sessions(sessions: tuple[str, ...], agent: str | None, config_dir: st
 
 
 def empty_session(session: str, agent: str | None, config_dir: str | None) -> None:
-    """Remove the history of a session."""
+    """Remove the history of a session. Raises `Conflict` if a process uses it."""
     store = _store(config_dir)
     stored = _found(store, session, agent)
     with _held(store, stored):

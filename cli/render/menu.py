@@ -162,7 +162,7 @@ class Menu:
 
     @property
     def hint(self) -> str:
-        """Help text below the list."""
+        """Help text below the list; "" until keys count."""
         if self._too_early:
             return ""
         if self._early is not None and self._early.dropped and not self._text.text:

@@ -121,7 +121,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(4096)
 def char_width(char: str) -> int:
-    """Return the columns of a character: 0 for a combining mark."""
+    """Return the columns of a character: 0 for a combining mark, 2 for a wide one, else 1."""
     code = ord(char)
     if code in _SKINS or code in _HANGUL_FOLLOWING:
         return 0
