@@ -1,4 +1,4 @@
-"""Logs of a process in a cluster, which reads events and summaries of runs from the database."""
+"""Logs in a cluster: a worker writes events and summaries of its runs into the database, and gateways read them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Liveness and readiness of the process, for load balancers.
 
 `live` concerns only the process: it fails only during shutdown. `ready` concerns work: the directories of runs and
-sessions are writable, and there is room for more requests. Both are queried often, so results are cached for a second.
+sessions are writable, and there is room for more requests. It is queried often, so the check of the directories, which
+writes files, is cached for a second.
 """
 
 from __future__ import annotations

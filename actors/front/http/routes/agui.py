@@ -1,7 +1,7 @@
 """AG-UI (its documents of version 1): start a run for a client that displays it, or follow an existing run.
 
-`POST /agui` starts a run and streams it; a client that disconnects ends it, unless the run waits for users. `GET
-/agui/{run}` streams a run that was started otherwise.
+`POST /agui` starts a run and streams it. A client that disconnects cancels the run, unless an interrupt has already
+ended the stream: the run then waits for the answer. `GET /agui/{run}` streams a run that was started otherwise.
 
 `Agui` maps a run to events. Events that AG-UI lacks become CUSTOM events, named `callboard.…`; questions become one at
 once. In AG-UI a question ends the run: `RUN_FINISHED` with an `interrupt`. A run of Callboard stays alive while it
