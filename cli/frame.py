@@ -1,7 +1,7 @@
-"""Root of a command: it owns the signals, and connects progress on stderr and questions at the terminal.
+"""Root of a command: handles the signals, and connects progress on stderr and questions at the terminal.
 
-`play` executes a run under it; neither display can block the run. `act` executes one task outside of a run, in an actor
-under a root whose events feed the progress display, which `choose_display` selects.
+`frame.play` executes a function under this root. `act` executes one task outside of a run, in an actor under a root
+whose events feed the progress display. `choose_display` selects that display. A slow display does not block a run.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ Kind = Literal["agent", "graph"]
 
 
 def list_agents(config_dir: str | None, *, as_json: bool) -> str:
-    """Return all agents: the configuration directory's, then the built-in ones whose names are not taken."""
+    """Return all agents as text or JSON: the configuration directory's, then the built-in ones with other names."""
     base = configured(config_dir, os.environ)[0]
     home = base / "agents"
     own = [_listed(home / name, "yours", config_dir) for name in own_agents(base)]
@@ -46,7 +46,7 @@ def list_agents(config_dir: str | None, *, as_json: bool) -> str:
 
 
 def path_of(name: str | None, config_dir: str | None) -> str:
-    """Return the directory of one agent, or of all agents without a name."""
+    """Return the directory of one agent; without a name, that of the configuration directory's agents."""
     if name is None:
         return str(configured(config_dir, os.environ)[0] / "agents")
     return str(find(name, config_dir=config_dir).directory)

@@ -48,10 +48,12 @@ PREFIX = "mcp:"
 def sign_in_to_client(
     *, name: str | None, no_browser: bool, device: bool, scopes: tuple[str, ...], no_input: bool, config_dir: str | None
 ) -> int:
-    """Sign in to a client and return the exit code. The arguments are the flags of `callboard auth login`.
+    """Sign in to a client in a browser or on another device, store its token, and return 0.
+
+    The arguments are the flags of `callboard auth login`; `name` None means the only client with a sign-in.
 
     Raises:
-        UsageError: there is no client of that name.
+        UsageError: there is no client of that name, or `name` is None and not exactly one client has a sign-in.
         ConfigError: the client does not use a sign-in, or its entry is incomplete.
         OAuthRefused: the user or the authorization server refused.
         NobodyToAsk: there is no terminal, or the sign-in timed out.
@@ -140,6 +142,8 @@ class _SigningIn:
 def client_rows(names: tuple[str, ...], config_dir: str | None) -> list[dict[str, Any]]:
     """Return a row for each client with `auth: oauth`, or for the named ones: sign-in state and lifetime.
 
+    The row of an incomplete entry or an unreadable token has the reason as `error`.
+
     Raises:
         UsageError: there is no client of such a name.
         ConfigError: the client does not use a sign-in.
@@ -172,7 +176,9 @@ def as_table(found: list[dict[str, Any]]) -> str:
 
 
 def sign_out_of_client(name: str, config_dir: str | None) -> str:
-    """Remove the token of a client, and revoke it at the authorization server.
+    """Remove the token of a client, and revoke it at the authorization server; return a message for the user.
+
+    A failed revocation is only part of the message: the token is removed anyway.
 
     Raises:
         UsageError: there is neither a client of that name nor a token for one.
@@ -270,7 +276,7 @@ def _print_line(text: str) -> None:
 def sign_in_to_server(
     *, name: str, no_browser: bool, scopes: tuple[str, ...], no_input: bool, config_dir: str | None
 ) -> int:
-    """Sign in to an MCP server and return the exit code. The arguments are the flags of `callboard auth login`.
+    """Sign in to an MCP server, store its token, and return 0. The arguments are the flags of `callboard auth login`.
 
     Raises:
         UsageError: there is no server of that name with a sign-in.
@@ -312,9 +318,11 @@ def sign_in_to_server(
 def server_rows(names: tuple[str, ...], config_dir: str | None) -> list[dict[str, Any]]:
     """Return a row for each server with a sign-in, or for the named ones: state and scopes.
 
+    Without names, a server whose entry lacks a value is left out, with a warning on stderr.
+
     Raises:
         UsageError: there is no server of such a name, or it has no sign-in.
-        ConfigError: its entry lacks a value.
+        ConfigError: the entry of a named server lacks a value.
     """
     root = Root(config_dir=config_dir)
     wanted = [_server(root, name) for name in names] or [
@@ -330,10 +338,10 @@ def names_of_servers(config_dir: str | None) -> list[str]:
 
 
 def sign_out_of_server(name: str, config_dir: str | None) -> str:
-    """Remove the token of a server, and revoke it.
+    """Remove the token of a server, and revoke it; return a message for the user, with the error of a revocation.
 
     Raises:
-        UsageError: there is no server of that name.
+        UsageError: there is no server of that name, or it has no sign-in.
         ConfigError: the token can't be removed.
     """
     root = Root(config_dir=config_dir)

@@ -1,7 +1,8 @@
 """Findings of `callboard doctor`, as plain data and as text.
 
-No model is started and no connection is opened; secrets are only checked for existence. Environment variables, the
-probes of `--sandbox`, and files of Loki that Callboard does not use are at the end of the module.
+No model is started and no connection is opened. Of secrets, the findings have only the names and the number; the vault
+is opened only if that needs neither a command nor a passphrase. Environment variables, the probes of `--sandbox`, and
+files of Loki that Callboard does not use are at the end of the module.
 """
 
 from __future__ import annotations
@@ -476,7 +477,7 @@ _INSTALL_BUBBLEWRAP = (
 
 
 def probe_sandbox(*, as_json: bool) -> int:
-    """Run the probes and print the findings; the exit code is 0 if all hold."""
+    """Run the probes of the sandbox and print the findings; return 1 if one fails or no backend works, else 0."""
     found = trio.run(probed)
     if as_json:
         sys.stdout.write(

@@ -74,10 +74,12 @@ class DurableRunFlags:
 def execute_durable_run(
     run: str, about: About | None, flags: DurableRunFlags, driver: Driver
 ) -> tuple[Outcome, ResultFormat]:
-    """Execute the run; return its outcome, and the result format that must still be finished with it.
+    """Execute the run in its own working directory; return its outcome, and the format that writes it.
+
+    The caller passes both to `run.finish`, which prints the result.
 
     Raises:
-        CallboardError: the run could not start.
+        CallboardError: the run could not start, or its working directory can't be entered.
     """
     logging.configure()
     person = person_at_terminal(no_input=flags.no_input)
@@ -94,7 +96,7 @@ def execute_durable_run(
 
 
 def config_dir_of(about: About | None, flags: DurableRunFlags) -> str | None:
-    """Return the configuration directory of the flags, or that of the run."""
+    """Return the configuration directory of the flags, else that of the run; None for the default one."""
     return flags.config_dir or (None if about is None else about.config_dir)
 
 
@@ -151,7 +153,10 @@ class ResumeFlags(DurableRunFlags):
 
 
 def list_interrupted(*, limit: int, as_json: bool) -> str:
-    """Return the output of `runs --interrupted`."""
+    """Return at most `limit` interrupted runs, newest first, as a table or JSON for `runs --interrupted`.
+
+    A narrow terminal gets fewer columns.
+    """
     runs = interrupted(os.environ)[::-1][:limit]
     if as_json:
         return json_object(runs=[_wire(run) for run in runs])
@@ -163,10 +168,13 @@ def list_interrupted(*, limit: int, as_json: bool) -> str:
 
 
 def resume_runs(words: Sequence[str], flags: ResumeFlags) -> int:
-    """Resume the requested runs one after another; return the exit code of the first that did not complete.
+    """Resume the requested runs one after another; return the exit code of the first that did not complete, or 0.
+
+    Without words, resumes the only interrupted run, or all with `--all`. With several runs, errors are printed and the
+    next run follows, unless a signal ended the last one.
 
     Raises:
-        CallboardError: no run matches, or the only one can't be resumed.
+        CallboardError: no run matches, several match without `--all`, or the only one can't be resumed.
     """
     runs = _chosen(words, flags)
     codes = []
@@ -294,7 +302,7 @@ class ForkFlags(DurableRunFlags):
 
 
 def fork_run(word: str, at: str, flags: ForkFlags) -> int:
-    """Start the fork and execute it; return the exit code, 1 if the user declines.
+    """Start the fork, execute it and print its result; return its exit code, or 1 if the user declines.
 
     Raises:
         CallboardError: there is no such run or step, no terminal for the confirmation, or the fork could not start.
@@ -321,11 +329,12 @@ def fork_run(word: str, at: str, flags: ForkFlags) -> int:
 
 
 def find_durable_run(word: str) -> tuple[str, About | None]:
-    """Return the id of the requested durable run, and its description.
+    """Return the id of the requested durable run, and its description, or None if the journal has none.
 
     Raises:
         NotFound: no run matches.
         UsageError: several runs match.
+        Damaged: no run matches, but one may be in a journal that cannot be read.
     """
     there = durable_runs(os.environ)
     id = matching_id(word, there)
@@ -360,7 +369,9 @@ _FORMATS = {"text": "text", "json": "json", "events": "stream-json"}
 
 
 def replay_run(word: str, *, with_changes: bool, output: str, config_dir: str | None) -> int:
-    """Replay a run; return its exit code, or 1 if the replay differs from the journal.
+    """Replay a run and print its result; return its exit code, or 1 if the replay differs from the journal.
+
+    A run that has not ended has no exit code; 0 is returned if its replay does not differ.
 
     Raises:
         CallboardError: there is no such run, or it can't be replayed.
@@ -398,7 +409,7 @@ _STEP_HEAD = ("STEP", "SECONDS", "WHERE", "WHAT", "")
 
 
 def show_rows(word: str, *, as_json: bool) -> str:
-    """Return the output of `runs show --rows`."""
+    """Return the steps of a durable run, as a table or JSON for `runs show --rows`. Raises as `find_durable_run`."""
     run, about = find_durable_run(word)
     base = configured(None if about is None else about.config_dir, os.environ)[0]
     steps = steps_of(journal_dir(os.environ), run, Path(base))

@@ -33,7 +33,7 @@ def install_bundle(
     no_input: bool,
     config_dir: str | None,
 ) -> int:
-    """Install from a source, or from the bundles that ship with Callboard; return the exit code."""
+    """Install from a source, or the bundle that ships with Callboard; return 1 if the user declined, else 0."""
     base, _ = configured(config_dir, os.environ)
     wishes = Wishes(filters=filters, path=path, force=force, yes=yes)
 
@@ -45,7 +45,11 @@ def install_bundle(
 
 
 def update_bundles(name: str | None, *, force: bool, yes: bool, no_input: bool, config_dir: str | None) -> int:
-    """Update one bundle or all; return the exit code. A bundle that can't be fetched does not stop the others."""
+    """Update one bundle or all; return 1 if the user declined one, else 0.
+
+    An error of one of all bundles is printed and does not stop the others. It is raised if no bundle could be updated.
+    A question without a terminal ends the update at once (`NobodyToAsk`).
+    """
     base, _ = configured(config_dir, os.environ)
     wishes = Wishes(force=force, yes=yes)
 
@@ -70,7 +74,7 @@ def update_bundles(name: str | None, *, force: bool, yes: bool, no_input: bool, 
 
 
 def remove_bundle(name: str, *, force: bool, yes: bool, no_input: bool, config_dir: str | None) -> int:
-    """Remove a bundle; return the exit code."""
+    """Remove a bundle; return 1 if the user declined, else 0."""
     base, _ = configured(config_dir, os.environ)
 
     async def body(_me: Actor, person: InstallPrompts) -> list[InstallResult]:

@@ -165,7 +165,10 @@ def _has_weights() -> bool:
 
 
 def list_bases(config_dir: str | None, *, as_json: bool) -> str:
-    """Return all named bases, and the bases of agents. Unreadable agents are omitted."""
+    """Return all named bases, and the bases of agents, as text or JSON.
+
+    A base with an unreadable file is listed with its error. Unreadable agents are omitted.
+    """
     base, _ = configured(config_dir, os.environ)
     broken: list[list[str]] = []
     own: list[BaseInfo] = []
@@ -331,7 +334,13 @@ _NAMES = 5
 
 
 def show_status(target: str, config_dir: str | None, *, pages: bool, as_json: bool) -> int:
-    """Print the status of the target's bases; return a failure code if one of them is unusable."""
+    """Print the status of the target's bases; return the exit code of `KnowledgeError` if one is unusable, else 0.
+
+    A base that is not built is not unusable.
+
+    Args:
+        pages: also compare web pages, and the output of loaders that do not read files.
+    """
     found = [base_info(recipe) for recipe in recipes(target, config_dir)]
     built = [seen for seen in found if seen.meta is not None]
 
@@ -508,7 +517,7 @@ def _indented(text: str) -> str:
 
 
 def export_bases(target: str, config_dir: str | None) -> int:
-    """Print all chunks of the target's bases as JSON lines.
+    """Print all chunks of the target's bases as JSON lines, and return 0.
 
     Raises:
         KnowledgeMissing: a base is not built.

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 def run_macro(name: str, arguments: Sequence[str], flags: dict[str, Any]) -> int:
     """Run a macro.
 
-    Return the exit code of its last prompt, or of the first that failed. `flags` are the command's.
+    Return the exit code of the first prompt that failed, which ends the macro; else 0. `flags` are the command's.
 
     Raises:
         CallboardError: there is no such macro, its file has errors, a variable has no value, or a step is not allowed

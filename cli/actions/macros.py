@@ -36,7 +36,7 @@ steps:
 
 
 def list_macros(config_dir: str | None, *, as_json: bool) -> str:
-    """Return all macros: the configuration directory's, then the built-in ones whose names are not taken."""
+    """Return all macros as text or JSON: the configuration directory's, then the built-in ones with other names."""
     base = _base(config_dir)
     listed = [_listed(place) for place in FILES.places(base)]
     if as_json:
@@ -102,12 +102,12 @@ def edit_macro(name: str, config_dir: str | None) -> str:
 
 
 def delete_macro(name: str, config_dir: str | None) -> str:
-    """Delete a macro; return a message for the user."""
+    """Delete a macro; return a message for the user. Raises as `FILES.delete` does."""
     return f"deleted {FILES.delete(name, _base(config_dir))}\n"
 
 
 def path_of(name: str | None, config_dir: str | None) -> str:
-    """Return the file of one macro, or the directory of all without a name."""
+    """Return the file of one macro, which may be a built-in one; without a name, the directory of the user's macros."""
     base = _base(config_dir)
     return str(FILES.directory(base) if name is None else FILES.locate(name, base).file)
 

@@ -1,4 +1,4 @@
-"""MCP servers for `callboard mcp`: those of `mcp.json`, and Callboard as a server.
+"""Implementation of `callboard mcp`: servers that `mcp.json` configures, and Callboard itself as an MCP server.
 
 `list` starts no server and prints cached catalogs; `test` and `tools` start servers, and `.tool_calls` executes a call
 by hand. `serve` is the other direction: agents as tools of an MCP client, over stdio or HTTP. `.mcp_status` asks the
@@ -55,7 +55,10 @@ _SECRET = re.compile(r"(sk|pk|rk)[-_]\w|gh[opsu]_|github_pat_|glpat-|xox[a-z]-|A
 
 
 def list_servers(config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
-    """Return all servers of the file, and True if an entry is unusable. Problems go to stderr."""
+    """Return all servers of the file as text or JSON, and True if the file has errors. Problems go to stderr.
+
+    An entry whose variables have no value is only a warning.
+    """
     root = Root(config_dir=config_dir)
     servers = root.mcp
     config = servers.config
@@ -352,7 +355,7 @@ async def _facts(client: McpClient, catalog: ServerCatalog) -> dict[str, Any]:
 
 
 def list_tools(name: str, config_dir: str | None, *, cached: bool, as_json: bool) -> int:
-    """Print the tools of a server that agents may use.
+    """Print the tools of a server that agents may use, and return 0. Starts the server unless `cached` is set.
 
     Raises:
         UsageError: there is no such server, or with `cached` no stored catalog.
@@ -437,7 +440,7 @@ def make_mcp_json(config_dir: str | None, *, force: bool) -> str:
     """Write `mcp.json` into the configuration directory; return a message for the user.
 
     Raises:
-        UsageError: the file exists and `force` is False, or it can't be written.
+        UsageError: it can't be written; or it or Loki's `functions/mcp.json` exists, and `force` is False.
     """
     base, _ = configured(config_dir, os.environ)
     file, loki = base / "mcp.json", user_folder("functions", base) / "mcp.json"
@@ -469,7 +472,7 @@ def serve_agents(
     quiet: bool,
     config_dir: str | None,
 ) -> int:
-    """Serve until the client disconnects or a signal arrives; return the exit code.
+    """Serve until the client disconnects (0) or a signal arrives (128 plus its number); return that exit code.
 
     The arguments are the flags of `callboard mcp serve`.
 

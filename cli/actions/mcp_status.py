@@ -32,9 +32,9 @@ def show_status(*, as_json: bool) -> str:
 
 
 def reload_servers(name: str | None, *, as_json: bool) -> int:
-    """Make all processes restart the server, or all servers without a name; returns the exit code.
+    """Make all processes restart the server, or all servers without a name; return 1 if a process reports an error.
 
-    Calls that the reload waits for are named on stderr.
+    Waits for the calls under way; stderr has their number for each process.
     """
     # The reload answers only when these calls have ended, and the command would be silent until then.
     for answer in _ask_processes({"ask": "status"}):

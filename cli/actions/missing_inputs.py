@@ -49,7 +49,7 @@ def check_prompt(request: RunRequest, config_dir: str | None) -> None:
 
 
 def _prompt_user(target: GraphAgent | LoopAgent | WorkflowAgent) -> str | None:
-    """Return the first node of a graph that sends the prompt to a model, an agent or a knowledge base."""
+    """Return the first node of a graph that sends the prompt to a model, an agent or a knowledge base, or None."""
     if not isinstance(target, GraphAgent):
         return None
     for name, node in target.graph.nodes.items():

@@ -249,7 +249,10 @@ def _as_text(told: Mapping[str, Any]) -> str:
 
 
 def price_in_list(client: ClientSettings, model: ModelSettings, finder: Finder) -> dict[str, Any]:
-    """Return the current input and output prices of a model for a small request."""
+    """Return the current input and output prices of a model for a small request, in USD per million tokens.
+
+    Both are None, and `priced` is false, if no price is known.
+    """
     tariff = finder.find(client, model, base_of(client, os.environ)).tariff
     if tariff is None:
         return {"priced": False, "input_price": None, "output_price": None}
@@ -307,7 +310,9 @@ _SAID = 40
 
 
 def check_models(names: Sequence[str], settings: Settings, config_dir: str | None, *, live: bool, as_json: bool) -> int:
-    """Check these models, or all of config.yaml; return the exit code of the first unusable one.
+    """Check these models, or all of config.yaml; return the exit code of the first unusable one, or 0.
+
+    With `live`, one request is sent to each model that passes the check.
 
     Raises:
         ConfigError: there is no such client or model.
@@ -323,7 +328,7 @@ def check_models(names: Sequence[str], settings: Settings, config_dir: str | Non
 
 
 def checked_models(names: Sequence[str], settings: Settings, home: Path) -> list[Checked]:
-    """Check models without a request: entry, credentials, price, and limits."""
+    """Check the named models, or all of config.yaml, without a request: entry, credentials, price, and limits."""
     vault = Vault(settings, home, os.environ)
     catalog = ModelCatalog(settings, os.environ, vault=ForChecks(vault))
     meant = (catalog.full(each) for name in names for each in models_of(name))

@@ -27,7 +27,7 @@ _OF_TEXT = ("name", "description", "prompt", "use_tools")
 
 
 def list_roles(config_dir: str | None, *, as_json: bool) -> str:
-    """Return all roles: the configuration directory's, then the built-in ones whose names are not taken."""
+    """Return all roles as text or JSON: the configuration directory's, then the built-in ones with other names."""
     base = _base(config_dir)
     listed = [_listed(place) for place in FILES.places(base)]
     if as_json:
@@ -74,7 +74,11 @@ def show_role(name: str, config_dir: str | None, *, as_json: bool) -> str:
 
 
 def save_role(name: str, data: bytes, config_dir: str | None, *, force: bool) -> str:
-    """Store a text as a role; return a message for the user. Raises as `save` does."""
+    """Store a text as a role; return a message for the user.
+
+    Raises as `save` does, and `InvalidFile` if the text is not UTF-8. Without `force`, an existing role raises
+    `Conflict`.
+    """
     base = _base(config_dir)
     try:
         text = data.decode()
@@ -116,7 +120,7 @@ def delete_role(name: str, config_dir: str | None) -> str:
 
 
 def path_of(name: str | None, config_dir: str | None) -> str:
-    """Return the file of one role, or the directory of all without a name."""
+    """Return the file of one role, which may be a built-in one; without a name, the directory of the user's roles."""
     base = _base(config_dir)
     return str(FILES.directory(base) if name is None else locate(name, base).file)
 
@@ -187,7 +191,7 @@ def _origin(place: FilePlace) -> str:
 
 
 def _settings(role: Role) -> dict[str, Any]:
-    """Return the settings of the front matter by their keys, without those of `_OF_TEXT`."""
+    """Return the values of the front matter by key, except unset ones and the keys in `_OF_TEXT`."""
     keys = [field for field in RoleFile.__struct_fields__ if field not in _OF_TEXT]
     found = {key: getattr(role, key) for key in keys if getattr(role, key) is not None}
     if role.tools is not None:

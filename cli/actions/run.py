@@ -173,7 +173,7 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | None = None) -> int:
-    """Execute the request; return the exit code.
+    """Execute the request, print its result, and return the exit code of its outcome.
 
     Args:
         result: receives the outcome instead of the format of the flags; then nothing is drawn on stdout.
@@ -201,7 +201,11 @@ def execute_run(request: RunRequest, flags: RunFlags, result: ResultFormat | Non
 
 
 def finish(outcome: Outcome, result: ResultFormat) -> int:
-    """Write the result, and messages about it to stderr; return the exit code."""
+    """Store the reply for `-f %%`, write the result, and messages about it to stderr; return the exit code.
+
+    Raises:
+        OSError: the result can't be written.
+    """
     # Before the result is written: that raises if the reader of stdout has gone, and the reply is complete.
     _keep(outcome)
     result.finish(outcome)
@@ -234,7 +238,7 @@ def _completed(request: RunRequest, flags: RunFlags, person: bool) -> RunRequest
 
 
 def seen_by_ps(event: Event) -> AbstractContextManager[None]:
-    """Register the run that begins with this event for `callboard ps` of this user."""
+    """Return a block during which `callboard ps` of this user lists the run that begins with this event."""
     from ...actors.front.control.liveness import Present, present
 
     assert isinstance(event.data, RunStarted)
@@ -352,7 +356,7 @@ class SessionChoice(msgspec.Struct, frozen=True):
 
 
 async def run_in_session(root: Root, request: RunRequest, hooks: RunCallbacks, choice: SessionChoice) -> Outcome:
-    """Run the request, in a session if one is wanted."""
+    """Run the request and return its outcome; in a session if the user, the agent's file or the settings name one."""
     begins = await _begins_with(root, request, choice)
     name = begins.session
     if name is None or name == TEMP:
@@ -463,7 +467,7 @@ _EITHER = {"save_session": ("--save-session", "--no-save-session"), "durable": (
 
 
 def run_on_cluster(request: RunRequest, on: str, needs: Sequence[str], flags: Mapping[str, Any]) -> int:
-    """Execute the run on a server; returns its exit code.
+    """Start the run on a server and follow it as `callboard attach` does; return the exit code of the run.
 
     Args:
         on: the URL of a server, or `cluster` for $CALLBOARD_URL, else the newest server of this machine.

@@ -48,7 +48,7 @@ def serve_until_signal(
     config_dir: str | None,
     cluster: ClusterOptions | None = None,
 ) -> int:
-    """Serve until a signal arrives; return the exit code.
+    """Serve until a signal arrives; return 0 if the server drained, else 128 plus the number of the signal.
 
     Args:
         cluster: options of this process's cluster membership, if any.

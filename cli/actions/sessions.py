@@ -56,7 +56,7 @@ def stored_variables(session: str, agent: Loaded, config_dir: str | None) -> dic
 
 
 def list_sessions(agent: str | None, *, as_json: bool, config_dir: str | None) -> str:
-    """Return the sessions, as a table or as JSON."""
+    """Return the sessions of an agent, or of all without one, as a table or as JSON."""
     found = _store(config_dir).list(agent, everywhere=agent is None)
     if as_json:
         return json.dumps([msgspec.to_builtins(meta) for meta in found], indent=2, ensure_ascii=False) + "\n"
@@ -76,14 +76,21 @@ def _when(meta: SessionMeta) -> str:
 
 
 def show_session(session: str, agent: str | None, form: Form, config_dir: str | None) -> str:
-    """Return the turns of a session, as Markdown or JSON."""
+    """Return the turns of a session, as JSON, or as Markdown with control characters escaped."""
     store = _store(config_dir)
     text = exported(_found(store, session, agent), form)
     return text if form == "json" else "".join(f"{safe(line)}\n" for line in text.splitlines())
 
 
 def export_session(session: str, file: str | None, form: str | None, agent: str | None, config_dir: str | None) -> None:
-    """Write the turns of a session into a file, or to stdout."""
+    """Write the turns of a session into a file, or to stdout without one.
+
+    Args:
+        form: `json`, else Markdown; by default JSON for a file that ends with `.json`.
+
+    Raises:
+        UsageError: the file can't be written.
+    """
     store = _store(config_dir)
     wanted: Form = "json" if (form or Path(file or "").suffix.lstrip(".")) == "json" else "markdown"
     text = exported(_found(store, session, agent), wanted)
@@ -97,7 +104,7 @@ def export_session(session: str, file: str | None, form: str | None, agent: str 
 
 
 def path_of(session: str, agent: str | None, config_dir: str | None) -> Path:
-    """Return the path of a session's file."""
+    """Return the path of a session's file. A session of Loki is first copied to its new place."""
     store = _store(config_dir)
     id, whose = store.find(session, agent)
     return _there(store, id, whose)
@@ -112,7 +119,7 @@ def _there(store: SessionStore, id: str, agent: str | None) -> Path:
 
 
 def rename_session(session: str, name: str, agent: str | None, config_dir: str | None) -> None:
-    """Give a session another name."""
+    """Give a session another name. Raises `Conflict` if a process uses the session."""
     store = _store(config_dir)
     stored = _found(store, session, agent)
     with _held(store, stored):
@@ -121,7 +128,12 @@ def rename_session(session: str, name: str, agent: str | None, config_dir: str |
 
 
 def delete_sessions(sessions: tuple[str, ...], agent: str | None, config_dir: str | None) -> None:
-    """Remove sessions for good."""
+    """Remove sessions for good.
+
+    Raises:
+        NotFound: there is no such session; none was removed.
+        Conflict: a session is in use; those named before it were removed.
+    """
     store = _store(config_dir)
     found = [(name, *store.find(name, agent)) for name in sessions]  # all must exist before the first is deleted
     for name, id, whose in found:
@@ -135,7 +147,7 @@ def delete_sessions(sessions: tuple[str, ...], agent: str | None, config_dir: st
 
 
 def empty_session(session: str, agent: str | None, config_dir: str | None) -> None:
-    """Remove the history of a session."""
+    """Remove the history of a session. Raises `Conflict` if a process uses it."""
     store = _store(config_dir)
     stored = _found(store, session, agent)
     with _held(store, stored):
@@ -147,7 +159,7 @@ def empty_session(session: str, agent: str | None, config_dir: str | None) -> No
 
 
 def compress_session(session: str, agent: str | None, config_dir: str | None) -> None:
-    """Summarise the history of a session."""
+    """Summarise the history of a session, unless it is too short, and report on stderr whether that was done."""
     done = play(
         lambda root: root.sessions.compress(None, session, agent=agent),
         ProgressDisplay(),

@@ -33,7 +33,10 @@ Other files of the directory (`scripts/`, `references/`) are read when the text 
 
 
 def list_skills(config_dir: str | None, *, as_json: bool) -> str:
-    """Return all skills with their origins, and problems of unreadable ones."""
+    """Return all skills with their origins, and the problems of skills, as text or JSON.
+
+    Skills of the working directory are listed only if it is trusted.
+    """
     base, trusted = _base(config_dir), _workspace()
     skills = FoundSkills(trusted, base, os.environ)
     found = list(skills.by_name.values())
@@ -71,7 +74,7 @@ def show_skill(name: str, config_dir: str | None, *, as_json: bool) -> str:
 
 
 def validate_skills(directories: Sequence[Path], *, strict: bool) -> int:
-    """Check skills; print problems, and return the exit code.
+    """Check skills and print their problems; return 2 if one of them has errors, else 0.
 
     Args:
         strict: treat warnings as errors.

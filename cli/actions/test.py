@@ -36,11 +36,11 @@ class TestFlags:
 
 
 def run_cases(paths: Sequence[str], flags: TestFlags) -> int:
-    """Run the cases; return 1 if one of them failed.
+    """Run the cases, print and store their results; return 1 if one of them failed, else 0.
 
     Raises:
         InvalidFile: a file of cases has errors.
-        UsageError: there are no cases.
+        UsageError: there are no cases, none matches, or a report can't be written.
     """
     logging.configure()
     files = find_cases(paths, Path(configured(flags.config_dir, os.environ)[0]))

@@ -59,7 +59,9 @@ def call_tool(
     verbose: bool,
     config_dir: str | None,
 ) -> int:
-    """Call a tool; return the exit code. The arguments are the flags of `callboard tools call`.
+    """Call a tool and print its result; return 1 if the call failed, else 0.
+
+    The arguments are the flags of `callboard tools call`.
 
     Raises:
         UsageError: there is no such tool, or the arguments are invalid.
@@ -116,7 +118,7 @@ def _values(
 
 
 def print_result(turn: ToolTurn, *, as_json: bool = False) -> int:
-    """Print the result to stdout as the model would read it, or the error to stderr; return the exit code.
+    """Print the result to stdout as the model would read it, or the error to stderr; return 1 for an error, else 0.
 
     Args:
         as_json: print either to stdout, as an object.
@@ -161,7 +163,10 @@ def call_mcp_tool(
     as_json: bool,
     config_dir: str | None,
 ) -> int:
-    """Call a tool of an MCP server; return the exit code. The arguments are the flags of `callboard mcp call`.
+    """Call a tool of an MCP server and print its result; return 0 or an exit code for the failed call.
+
+    That code is the one of `NobodyToAsk` if a question of the server was not answered, else 1. The arguments are the
+    flags of `callboard mcp call`.
 
     Raises:
         UsageError: there is no such server or tool, or the arguments are invalid.

@@ -127,7 +127,7 @@ class Toolbox:
         return [self._seen(tool, str(path), agent) for tool in found.tools.values()]
 
     def one(self, name: str, agent: GraphAgent | LoopAgent | None, values: Mapping[str, str] | None = None) -> ToolInfo:
-        """Return the tool of this name: the agent's own, if an agent is given, otherwise a global one.
+        """Return the tool of this name: the agent's own, if an agent is given and has it, else a global one.
 
         Raises:
             UsageError: there is none, or the name means several.
@@ -211,7 +211,10 @@ PERMISSION_TEXTS = {"allow": "runs without asking", "ask": "asks the user first"
 
 
 def list_tools(agent_name: str | None, config_dir: str | None, *, as_json: bool) -> tuple[str, bool]:
-    """Return all tools, an agent's own first, and True if a tool file has errors, which go to stderr."""
+    """Return all tools as text or JSON, an agent's own first, and True if a tool file has errors.
+
+    Problems of tool files go to stderr.
+    """
     box = Toolbox(config_dir)
     tools, problems = box.everywhere()
     own: list[ToolInfo] = []
@@ -315,6 +318,6 @@ def _what(answered: StoredAnswer) -> str:
 
 
 def forget_stored(tool: str | None) -> str:
-    """Remove stored answers for this directory: of one tool, or all."""
+    """Remove the stored answers for this directory, of one tool or of all; return a message with their number."""
     number = StoredAnswers(Path.cwd(), os.environ).forget(tool)
     return f"{counted(number, 'approval')} removed\n"

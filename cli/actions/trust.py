@@ -36,7 +36,11 @@ _STATES = {"new": "new", "changed": "changed", "gone": "gone", "trusted": ""}
 
 
 def show_trust(directory: Path, *, as_json: bool) -> str:
-    """Return the files for agents in a directory, and which of them are trusted."""
+    """Return the files for agents in a directory's workspace, and which of them are trusted, as text or JSON.
+
+    Raises:
+        UsageError: the directory can't be a workspace: it is the home directory, or above it.
+    """
     root = _root(directory)
     record, found = record_of(root, os.environ), compare_with_trusted(root, os.environ)
     if as_json:
@@ -57,7 +61,7 @@ def show_trust(directory: Path, *, as_json: bool) -> str:
 
 
 def trust_directory(directory: Path, *, as_json: bool) -> str:
-    """Trust the files for agents in a directory as they are now."""
+    """Trust the files for agents in a directory as they are now; return a message or JSON. Raises as `show_trust`."""
     root = _root(directory)
     before = record_of(root, os.environ)
     record = as_it_is(root)
@@ -80,7 +84,10 @@ def trust_directory(directory: Path, *, as_json: bool) -> str:
 
 
 def revoke_trust(directory: Path, *, as_json: bool) -> str:
-    """Refuse the files of a directory; runs do not load or mention them."""
+    """Refuse the files of a directory, so that runs neither load nor mention them; return a message or JSON.
+
+    Raises as `show_trust`.
+    """
     root = _root(directory)
     record = TrustRecord(directory=str(root), trusted=False)
     keep(record, os.environ)
@@ -90,7 +97,7 @@ def revoke_trust(directory: Path, *, as_json: bool) -> str:
 
 
 def forget_trust(directory: Path, *, as_json: bool) -> str:
-    """Remove the decision about a directory, as if it were new."""
+    """Remove the decision about a directory, as if it were new; return a message or JSON. Raises as `show_trust`."""
     root = _root(directory)
     was = forget(root, os.environ)
     if as_json:

@@ -25,10 +25,11 @@ from ..vault_passphrase import has_terminal, hidden_line, vault_of
 
 
 def put_secret(name: str, *, new: bool, no_input: bool, config_dir: str | None) -> int:
-    """Store a value; return the exit code.
+    """Store a value, which is typed without echo or read from standard input; return 0.
 
     Raises:
-        UsageError: the secret exists already (`new`) or does not exist; or the name or value is invalid.
+        UsageError: `new` is set and the secret exists; the name or value is invalid; or the vault is a command.
+        NotFound: `new` is not set, and there is no such secret.
         ConfigError: the vault can't be opened or written.
         NobodyToAsk: there is neither a terminal nor standard input.
     """
@@ -78,7 +79,7 @@ def secret_value(name: str, *, no_input: bool, config_dir: str | None) -> str:
 
 
 def remove_secrets(names: tuple[str, ...], *, yes: bool, no_input: bool, config_dir: str | None) -> int:
-    """Remove secrets; return the exit code. Raises as `put_secret`."""
+    """Remove secrets, all or none; return 1 if the user declines, else 0. Raises as `put_secret`."""
     file = _file(vault_of(config_dir, no_input=no_input), f"to delete {', '.join(names)}")
     _unlock(file, no_input=no_input)
     for name in names:
@@ -103,7 +104,7 @@ def remove_secrets(names: tuple[str, ...], *, yes: bool, no_input: bool, config_
 
 
 def list_secrets(*, as_json: bool, no_input: bool, config_dir: str | None) -> str:
-    """Return the names of all secrets. Raises as `put_secret`."""
+    """Return the names of all secrets, one per line or as JSON. Raises as `put_secret`."""
     vault = vault_of(config_dir, no_input=no_input)
     file = _file(vault, "for a list")
     if file.stamp is not None:
@@ -131,7 +132,10 @@ def import_secrets(
     no_input: bool,
     config_dir: str | None,
 ) -> int:
-    """Store many secrets; return the exit code. Raises as `put_secret`."""
+    """Store many secrets, all or none; return 0. Raises as `put_secret`.
+
+    Without `replace`, a secret that exists with another value raises `UsageError`.
+    """
     if from_env == (from_json is not None):
         raise UsageError("name a source: --from-env NAME..., or --from-json FILE")
     if from_json is not None and names:
@@ -164,7 +168,7 @@ def import_secrets(
 
 
 def rotate_vault(*, leave_out: bool, no_input: bool, config_dir: str | None) -> int:
-    """Encrypt the vault again; return the exit code. Raises as `put_secret`."""
+    """Encrypt the vault again, with a new passphrase if it has one that is typed; return 0. Raises as `put_secret`."""
     file = _file(vault_of(config_dir, no_input=no_input), "to rotate")
     if file.stamp is not None:
         _unlock(file, no_input=no_input)

@@ -136,7 +136,7 @@ class DemoNarrator:
         self._missing = ""
 
     def run(self) -> int:
-        """Run the story. Return exit code 0 if the tests pass at its end."""
+        """Run the story, or continue an interrupted demo; return the exit code of its run, 0 if the tests pass."""
         from ..render.text import colours
 
         self._coloured = colours(sys.stdout)
@@ -389,14 +389,17 @@ class DemoDirectory:
         self._process: RunProcess | None = None
 
     def start(self, words: list[str]) -> RunProcess:
-        """Start a command that executes the run."""
+        """Empty the report file and start a command that executes the run."""
         self._file.write_text("")
         argv, cwd = [*_CALLBOARD, *words], self.directory / "repository"
         self._process = RunProcess(argv, cwd, self._environ, self._file, person=self._person)
         return self._process
 
     def interrupted(self) -> None:
-        """After Ctrl-C, wait for the process. At the same terminal it has received the signal too."""
+        """After Ctrl-C, wait for the end of the process.
+
+        At the same terminal it has received the signal too. With a pseudoterminal it has not, and gets SIGTERM.
+        """
         if self._process is not None and self._process.is_alive():
             if self._person:
                 self._process.wait()
@@ -487,7 +490,7 @@ class RunProcess:
             self._wait_a_little()
 
     def is_alive(self) -> bool:
-        """Return whether the process is still running."""
+        """Copy pending output of the pseudoterminal to stdout; return True if the process is still running."""
         self._relay(0.0)
         return self._process.poll() is None
 
@@ -506,7 +509,7 @@ class RunProcess:
         self.wait()
 
     def wait(self) -> int:
-        """Wait for the end and return the exit code."""
+        """Wait for the end and return the exit code; 128 plus the number of the signal that ended the process."""
         while self._process.poll() is None:
             with suppress(KeyboardInterrupt):  # the process at the same terminal receives it too, and ends by itself
                 self._wait_a_little()

@@ -1,4 +1,4 @@
-"""Loki's flags as click options; their implementation is in `play`, imported late.
+"""Loki's flags as click options. The functions that execute a line are in `loki.play`, which is imported on first use.
 
 Names and order are Loki's: flags, then the text, which includes everything after its first word. The command's function
 receives them as `Given`.

@@ -1,4 +1,4 @@
-"""Recognition of command lines that are one prompt, as in Loki, and not a command.
+"""Decision whether a command line is one prompt, as in Loki, or the name of a command with its arguments.
 
     callboard -r shell list all files     a flag before anything else
     callboard give me a haiku             several words

@@ -105,7 +105,7 @@ class AnswerDisplay(ProgressDisplay):
         self.look = AnswerStyle()
 
     def begin(self, look: AnswerStyle) -> None:
-        """Start a run with the settings that are known now."""
+        """Forget the previous run and set the rendering options of the next one; call it before its first event."""
         self.look = look
         self._is_agent, self._home, self._said = False, None, []
         if self._streams:
@@ -164,7 +164,7 @@ class AnswerDisplay(ProgressDisplay):
             yield
 
     async def animate(self) -> None:
-        """Draw new text at `RATE` pictures a second, at most."""
+        """Draw new text at `RATE` pictures a second at most, and animate the inner display, until cancelled."""
         from .markdown.terminal import RATE
 
         async with trio.open_nursery() as nursery:
@@ -223,7 +223,7 @@ class AnswerResult(TextResult):
         self._answer = answer
 
     def finish(self, outcome: Outcome) -> None:
-        """Write the output as Markdown, unless it was drawn already or is JSON."""
+        """Write the output as Markdown; unchanged if it is JSON or no theme applies; not at all if it was drawn."""
         if not outcome.output or self._answer.was_drawn(outcome.output):
             return
         look = self._answer.look

@@ -177,7 +177,7 @@ def _width(stream: TextIO) -> int:
 
 
 def choose_for_batch(stream: TextIO, *, quiet: bool) -> BatchProgress:
-    """Return the progress display for the stream."""
+    """Return the progress display for the stream: a bar if it can be redrawn, else lines; with `quiet`, none."""
     if quiet:
         return BatchProgress()
     return BatchBar(stream) if redrawable(stream) else BatchLines(stream)

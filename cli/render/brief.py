@@ -111,7 +111,7 @@ def lanes(activities: Iterable[Activity]) -> Iterator[Activity]:
 
 
 def title(activity: Activity) -> str:
-    """Return the activity's display name, and the number of turns for an agent."""
+    """Return the activity's display name, and the number of its model requests as turns, if it made any."""
     name, data, kind = activity.name, activity.data, activity.kind
     if kind == "node":
         name = f"{name} ({data.type})" if data.item is None else f"{name}[{data.item}] ({data.type})"
@@ -128,13 +128,13 @@ def title(activity: Activity) -> str:
 
 
 def waiting_in_short(waiting: ev.LlmWaiting) -> str:
-    """Return the limit that a request waits for, and the minimum wait."""
+    """Return the client whose limit a request waits for, and the minimum wait in seconds, if known."""
     seconds = f": {waiting.wait:.1f} s" if waiting.wait else ""
     return f"waiting for {waiting.model.partition(':')[0]}{seconds}"
 
 
 def detail(activity: Activity) -> str:
-    """Return the activity's current state."""
+    """Return the activity's current state from its newest event, on one line of at most 80 characters; often ""."""
     return one_line(_detail(activity), 80)
 
 

@@ -1,13 +1,13 @@
-"""Keys of a terminal: discard those that come too early, read a single one, detect a closed terminal.
+"""Keyboard input at a terminal: discard keys typed too early, read a single key, detect a closed terminal.
 
 While a run works, nothing reads the terminal, and the kernel buffers typed keys. Without this module a `y` and Enter
-that were meant for something else would answer the next question, possibly a permission for a command. Therefore:
+typed for another purpose would answer the next question, possibly a permission for a command. Therefore:
 
 - Before a question is shown, the terminal's buffer and prompt_toolkit's typeahead are flushed.
 - A key counts only `READING` seconds after the question has appeared, and `READING` seconds after the last key that
   came too early: a word that is being typed ends later.
 
-Only terminals are treated this way. Input from a pipe is meant for the questions.
+Only terminals are treated this way. Input from a pipe answers the questions.
 
 While `read_key` awaits a key, the terminal is in a mode in which Ctrl-C is an ordinary key. A signal must not end the
 process in this state (the handlers of `start` would). So signals are raised as exceptions, and the terminal is restored
@@ -73,7 +73,7 @@ class Early:
 
     @property
     def remaining(self) -> float:
-        """Seconds until a key counts; 0 if it does."""
+        """Seconds until a key counts; 0 if it does, infinite at a terminal until `question_displayed` is called."""
         return max(self._until - self._clock(), 0.0)
 
     def drop(self) -> None:

@@ -162,7 +162,7 @@ class Menu:
 
     @property
     def hint(self) -> str:
-        """Help text below the list."""
+        """Help text below the list; "" until keys count."""
         if self._too_early:
             return ""
         if self._early is not None and self._early.dropped and not self._text.text:
@@ -360,7 +360,7 @@ class FilterMenu:
         return HSplit([self.rows], key_bindings=self._keys(picked))
 
     def visible_rows(self) -> StyleAndTextTuples:
-        """Return the visible rows."""
+        """Return the row of the filter, at most `ROWS` entries around the cursor, and the row of the help."""
         fitting = self.fitting
         first = max(0, min(self.cursor - ROWS // 2, len(fitting) - ROWS))
         rows: StyleAndTextTuples = [("", f"  filter: {one_line(self.typed, 60)}_\n")]

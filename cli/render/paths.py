@@ -32,7 +32,10 @@ def caller(actor: str) -> str:
 
 
 def asker(question: dict[str, object]) -> str:
-    """Return the display name of the actor behind a question (in wire format)."""
+    """Return the display name of the actor behind a question (in wire format); "" if it names none.
+
+    The tool that asks is left out. A node's name replaces that of its actor.
+    """
     node = str(question.get("node") or "")
     permission = question.get("permission")
     names = _known(str(question.get("actor") or ""))

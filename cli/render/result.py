@@ -46,7 +46,7 @@ class ResultFormat:
 
 
 class TextResult(ResultFormat):
-    """Format `-o text`: the output of a completed run, and a newline."""
+    """Format `-o text`: the output of the run, with a newline at its end; nothing without an output."""
 
     def finish(self, outcome: Outcome) -> None:
         """Write the output unchanged to a pipe or file, and escaped to a terminal."""
@@ -112,7 +112,7 @@ def _line(event: Event) -> str:
 
 
 def for_format(name: str, stream: TextIO) -> ResultFormat:
-    """Return the writer for `-o text`, `json` or `stream-json`."""
+    """Return the writer for `-o text`, `json` or `stream-json`. The JSON formats switch the stream to UTF-8."""
     if name != "text" and isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8")
     if name == "json":

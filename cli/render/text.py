@@ -33,7 +33,10 @@ _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def safe(text: str) -> str:
-    """Escape every control character but tab and newline; CRLF becomes a newline."""
+    """Escape control characters but tab and newline, and Unicode marks that reorder a line.
+
+    CRLF and the Unicode line separators become a newline.
+    """
     return text.replace("\r\n", "\n").translate(_ESCAPES)
 
 
@@ -118,7 +121,7 @@ def width_of(text: str) -> int:
 
 @lru_cache(4096)
 def char_width(char: str) -> int:
-    """Return the columns of a character: 0 for a combining mark."""
+    """Return the columns of a character: 0 for a combining mark, 2 for a wide one, else 1."""
     code = ord(char)
     if code in _SKINS or code in _HANGUL_FOLLOWING:
         return 0
@@ -160,7 +163,10 @@ _ROOM_FOR_NAME = 20
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return one indented line per row. All columns but the last are as wide as their widest cell, up to a limit."""
+    """Return one indented line per row. All columns but the last are as wide as their widest cell, up to a limit.
+
+    A cell that is wider than the limit is not cut: it shifts the rest of its row.
+    """
     if not rows:
         return []
     widths = [min(max(width_of(row[column]) for row in rows), _WIDEST) for column in range(len(rows[0]) - 1)]

@@ -44,7 +44,7 @@ def wrapped(line: str, width: int, *, deeper: int = 0) -> list[str]:
     """Wrap a line at blanks into rows of at most `width` columns.
 
     A row of a table continues below its second column, another line below its beginning. A longer word is left to the
-    terminal, so that it can be copied.
+    terminal, so that it can be copied. A line with a tab is returned unchanged.
 
     Args:
         deeper: additional indentation of continuation rows, except in a table.

@@ -18,8 +18,9 @@ read state run concurrently with it (`looking`).
 Lines that arrive after the interrupt wait until these have ended.
 
 The line's task may end before its run: a client disconnects, but the chat was opened with `keep`. Then `outlive` takes
-over the run, and the chat counts as busy until the run is over. `_within` links a macro's own conversation to the chat
-that started it; state changes of runs propagate along that link.
+over the run. `busy` is then False, but `run` keeps the id of the run until its end, and the hub does not remove the
+chat. `_within` links a macro's own conversation to the chat that started it; state changes of runs propagate along that
+link.
 
 `.set` and `.model` change a scope, as in Loki: the session if there is one, else the role or the agent, else the chat.
 Values of session, role and agent override values of the chat.

@@ -119,7 +119,8 @@ def pack(target: Path, config_dir: Path) -> tuple[bytes, str]:
 def bundled(target: Path, config_dir: Path, environ: Mapping[str, str]) -> Bundled:
     """Return the bundle for an agent's directory or file. Blocking. Raises as `pack` does.
 
-    An agent that came in a bundle is sent with that whole bundle, because it may call any agent in it.
+    A built-in agent has no bundle: the result only names it. An agent that came in a bundle refers to that whole
+    bundle, because it may call any agent in it; `data` is then empty.
     """
     target = target.absolute()
     if target.is_relative_to(AGENTS):
@@ -155,7 +156,7 @@ async def unpacked(
         read: returns the bundle.
 
     Raises:
-        BundleLost: the cluster does not have the bundle.
+        BundleLost: the cluster does not have the bundle, or its content is damaged or names a path outside of it.
     """
     place = _bundles(environ) / hash.hex()
     if not place.is_dir():

@@ -267,7 +267,12 @@ class ClusterGateway:
         return info.session is None or bool(request.needs)
 
     async def start(self, info: RunInfo, request: RunRequest) -> RunInfo:
-        """Put a run into the queue. Checks the owner's daily limit; the worker checks it again when the run begins."""
+        """Put a run into the queue and return its summary. Checks the owner's daily limit; the worker checks it again.
+
+        Raises:
+            Unsupported: an option names files of this machine.
+            Conflict: a run with the requested id exists already.
+        """
         if self._root.days is not None:
             await self._root.days.check(info.owner)
         request = msgspec.structs.replace(request, id=request.id or new_id())

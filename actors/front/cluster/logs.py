@@ -1,4 +1,4 @@
-"""Logs of a process in a cluster, which reads events and summaries of runs from the database."""
+"""Logs in a cluster: a worker writes events and summaries of its runs into the database, and gateways read them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class GatewayLogs(ClusterLogs):
         self.past[info.run] = info
 
     def forget(self, run: str) -> None:
-        """Forget a deleted run."""
+        """Forget a deleted run, and wake the tasks that wait for its news."""
         self.cluster.discard(run)
         self.past.pop(run, None)
         self.wake(run)
@@ -124,7 +124,7 @@ class GatewayLogs(ClusterLogs):
             await self._news.setdefault(run, trio.Event()).wait()
 
     def get(self, run: str, *, patient: bool = False) -> RunInfo | None:
-        """Return a run; a cluster run from memory, without blocking."""
+        """Return a run, or None if it is unknown. A cluster run comes from memory; for others, see `RunLogs.get`."""
         return self.past.get(run) if run in self.cluster else super().get(run, patient=patient)
 
     async def is_over(self, run: str) -> bool:
@@ -243,7 +243,7 @@ class WorkerLogs(ClusterLogs):
         return None if kept is None else kept.rows
 
     def says_over(self, run: str, rows: RowsOut | None) -> None:
-        """Store the end of a run, whose last event is queued."""
+        """Store the end of a run, whose last event is queued: now, or when `holds` gets the callback for it."""
         over = self._overs.pop(run, None)
         if over is not None:
             over()
@@ -348,7 +348,10 @@ async def _closed(rows: RowsOut | None, done: Done) -> None:
 
 
 def info_of(stored: StoredRunState) -> RunInfo | None:
-    """Return the summary of a run from its database row; None if it has no summary yet."""
+    """Return the summary of a run from its database row; None if it has no summary yet.
+
+    The row decides the status: a final summary is shown as running until the row records the end.
+    """
     if not stored.info:
         return None
     info = decode_json(stored.info, RunInfo)

@@ -61,8 +61,8 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
 class ClusterMembership:
     """Connections of this process to the cluster's database.
 
-    Four connections: one for ordered work, one for the lease, and two for reads. So neither a slow query nor a queue of
-    writes can delay the lease.
+    Four connections: one for ordered work, one for the lease, and two for reads; `listen` opens its own. So neither a
+    slow query nor a queue of writes can delay the lease.
 
     Attributes:
         options: see `ClusterOptions`.

@@ -102,7 +102,7 @@ async def watch(
 ) -> None:
     """Pass the actors of a worker or run, then each change, to `take`: changed actors and the paths of ended ones.
 
-    Returns when the worker ends. Raises as `ask` does.
+    Never returns. Raises as `ask` does, for example `ClusterAway` when the worker ends.
     """
 
     async def hear(message: jsonrpc.Result | jsonrpc.Notification) -> bool:

@@ -156,7 +156,12 @@ class Placing:
     async def play(self, request: RunRequest, me: Actor, part: SeparatePart) -> Outcome:
         """Execute a remote child and return its outcome; `request` is the request of the whole run.
 
-        See `work.context.RemoteParts`.
+        A cancellation of the actor cancels the child and waits for its end, unless the run is handed over. If another
+        worker has claimed the run, it is interrupted here instead. See `work.context.RemoteParts`.
+
+        Raises:
+            NotFound: the child was removed from the cluster.
+            CallboardError: the files of the agent can't be sent, or a limit of this run was reached.
         """
         run = me.stream.run
         kept = self._root.kept.get(run)

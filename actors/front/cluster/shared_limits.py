@@ -92,7 +92,11 @@ class ClusterLedger(_Connected):
         self._counted = 0  # number of the last batch included in `_own`
 
     def written(self, now: Today, batch: Batch) -> dict[str, Others]:
-        """Store a batch and return the amounts of other processes, by account."""
+        """Store a batch and return the amounts of other processes, by account. Blocking.
+
+        Raises:
+            Away: the database cannot be used now.
+        """
         keys = {*batch.looks, *(key for _, key, _, _ in batch.held)}
         spend = spending.Spend(
             process=self._process,
@@ -170,7 +174,7 @@ class ProviderLimits:
         gates.share(self._is_refused)
 
     def hear(self, about: list[str]) -> None:
-        """Apply a wait published by any process."""
+        """Apply a wait published by any process: the name of its limiter, and seconds. Ignores other forms."""
         if len(about) == 2:
             name, seconds = about
             self._gates.extend_cooldown(name, float(seconds))

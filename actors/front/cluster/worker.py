@@ -176,7 +176,7 @@ class ClusterWorker(NoWorkers):
             await trio.sleep_forever()
 
     async def drain(self) -> None:
-        """Stop claiming runs from the queue."""
+        """Stop claiming runs, and mark the worker as draining in the database; an error of the database is logged."""
         self._draining = True
         sign = self.seat.sign
         try:
@@ -185,7 +185,10 @@ class ClusterWorker(NoWorkers):
             log.warning("%s", error)
 
     async def leave(self) -> None:
-        """Return the remaining runs to the queue and unregister, after the journal has written all rows."""
+        """Return the remaining runs to the queue and unregister, after the journal has written all rows.
+
+        Closes the connections. An error is only logged: the lease expires, and other workers claim the runs.
+        """
         sign, name = self.seat.sign, self.seat.options.called
         try:
             await self._journal.barrier()
@@ -498,7 +501,7 @@ class ClusterAsking:
         self._runs: dict[str, str] = {}
 
     def asked(self, question: Question) -> None:
-        """Store an opened question."""
+        """Store an opened question, unless its run is not a durable one of this process."""
         kept = self._kept.get(question.run)
         if kept is not None:
             self._runs[question.id] = question.run
@@ -506,7 +509,7 @@ class ClusterAsking:
             kept.rows.hurry()
 
     def closed(self, question_id: str, by: str) -> None:
-        """Store that a question is closed."""
+        """Store that a question is closed, if `asked` has stored it and its run is still here."""
         kept = self._kept.get(self._runs.pop(question_id, ""))
         if kept is not None:
             kept.rows.store_data(CLOSED, question_id, by.encode())
@@ -547,7 +550,7 @@ class SessionTurns:
         raise ActorCancelled(f"{info.run} was cancelled before it was resumed")
 
     def cancel(self, run: str) -> None:
-        """Stop waiting for the session of this run."""
+        """Cancel the wait of this run for its session: `begin` or `resume` raises `ActorCancelled`."""
         if run in self._waiting:
             self._waiting[run].cancel()
 

@@ -2,7 +2,7 @@
 
 The kernel knows the position of an actor in the tree, and the views of runs know its activity. All callers share one
 tree. Each sees the actors of the runs that it may see, and controls the actors of its own runs. With `admin:runs`, a
-caller also sees shared actors (servers, pools), but cannot control them.
+caller controls the actors of all runs. It also sees shared actors (servers, pools), but cannot control them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ _MOVES = frozenset({ev.ActorSpawned, ev.ActorStopped, ev.ActorFailed})
 
 
 class HubActors:
-    """Actors of a hub, as `Hub.actors`. `check` raises if the caller may not see a run."""
+    """Actors of a hub, as `Hub.actors`. `check` raises if the caller may not see a run.
+
+    Methods with a path raise `NotFound` for an actor that does not exist or has ended, and as `Hub.get` does for an
+    actor of another subject's run. `pause`, `resume` and `cancel_actor` raise `Denied` for a shared actor.
+    """
 
     def __init__(self, root: Root, runs: Running, check: Callable[[Caller, str], object]) -> None:
         self._kernel = root.kernel
@@ -61,7 +65,10 @@ class HubActors:
     # --- queries --------------------------------------------------------------------------------------------
 
     def tree(self, caller: Caller, run: str | None = None) -> list[ActorInfo]:
-        """Return the actors of a run, or all that the caller may see; parents precede their children."""
+        """Return the actors of a run, or all that the caller may see; parents precede their children.
+
+        The list is empty if the run has ended or has no actor in this process.
+        """
         return [self._visible(actor) for actor in self._seen(caller, run)]
 
     async def measure(self, caller: Caller, run: str | None = None) -> None:
@@ -96,7 +103,7 @@ class HubActors:
         return TreeWatcher(self._info, self._measure, interval, concerns, self._watches, count_sent(self._root))
 
     async def inspect(self, caller: Caller, path: str) -> ActorDetail:
-        """Return an actor with its stack and its newest events."""
+        """Return an actor with its stack and its events among the newest of its run: at most `RECENT`."""
         caller.need("read:runs")
         actor = self._actor(caller, path)
         await self._memory.measure([actor])
@@ -127,11 +134,14 @@ class HubActors:
         await actor.ref.tell(PersonSays(text=text, by=caller.called))
 
     def pause(self, caller: Caller, path: str) -> bool:
-        """Stop an actor and all below it from starting anything new; returns False if it is paused already."""
+        """Stop an actor and all below it from starting anything new.
+
+        Returns False if this actor itself is paused already, or has ended; a paused ancestor does not count.
+        """
         return introspection.pause(self._steered(caller, path))
 
     def resume(self, caller: Caller, path: str) -> bool:
-        """Resume a paused actor; returns False if this actor itself was not paused."""
+        """Undo `pause`; returns False if this actor itself was not paused. It stays paused while an ancestor is."""
         return introspection.resume(self._steered(caller, path))
 
     def cancel_actor(self, caller: Caller, path: str) -> bool:
@@ -168,7 +178,7 @@ class HubActors:
     # --- actor information -----------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Mark the actors that an event changes for all watchers. The views of runs have seen the event before.
+        """Mark the actors that an event changes, for all watchers. The caller updates the view of the run first.
 
         Deltas of text change nothing in the tree and are ignored.
         """

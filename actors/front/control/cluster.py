@@ -85,13 +85,16 @@ class Cluster(Protocol):
         """Delete a run of the cluster. Raises `Conflict` while it is active."""
 
     async def answer(self, question: str, value: str | list[str], by: str) -> bool:
-        """Answer a question of a run that another process executes. Raises as `Hub.answer` does."""
+        """Answer a question of a run that another process executes; returns False if it is no longer open.
+
+        Raises as `Hub.answer` does.
+        """
 
     def shows_actors(self, run: str | None) -> bool:
         """Return True if other processes have actors of this run; with None, of any run."""
 
     async def actors(self, run: str | None) -> list[ActorInfo]:
-        """Return the actors of other processes, as far as those processes can be reached."""
+        """Return the actors of the run (None: of all runs) in other processes. Unreachable processes are left out."""
 
     async def watch_actors(
         self, run: str | None, interval: float, take: Callable[[list[ActorInfo], list[str]], Awaitable[None]]

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 
 async def steps_of_run(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> method_structs.Steps:
-    """Return the steps after number `after`, without secrets; long texts are cut.
+    """Return at most `limit` steps after number `after`, without secrets; long texts are cut.
 
     Raises:
         NotFound, Denied: as `Hub.get`; or the run has no journal.
+        UsageError: `after` is negative.
         Damaged, CannotGoOn: the journal is corrupt, or was written by an incompatible version.
     """
     caller.need("write:runs")
@@ -133,7 +134,7 @@ LONGEST_PAGE = 256 * 1024
 
 
 async def rows_of(hub: Hub, caller: Caller, run: str, after: int, limit: int) -> Rows:
-    """Return a page of the rows after a number, without secrets; long texts are cut.
+    """Return the rows after number `after`, without secrets, long texts cut: at most `limit` and `LONGEST_PAGE` bytes.
 
     Raises:
         NotFound, Denied: as `Hub.get`; or the run has no journal.

@@ -174,7 +174,7 @@ class Hub:
 
     @property
     def followers_behind(self) -> int:
-        """Number of subscriptions to a finished run whose reader has not received all its events."""
+        """Number of existing subscriptions to finished runs; a reader drops its own after the last event."""
         followed = [self.running.known(reader.run) for reader in self.logs.readers]
         return sum(info is not None and info.over for info in followed)
 
@@ -251,7 +251,12 @@ class Hub:
     def list(
         self, caller: Caller, *, status: str | None = None, limit: int = 100, before: str | None = None
     ) -> builtins.list[RunInfo]:
-        """Return runs, newest first, with finished ones; `before` is the id of the last run of the previous page."""
+        """Return at most `limit` runs that the caller may see, newest first, whether under way or over.
+
+        Args:
+            status: only runs with this status.
+            before: id of the last run of the previous page.
+        """
         caller.need("read:runs")
         last = None if before is None else order(self.get(caller, before))
         live = self.running.live
@@ -368,7 +373,7 @@ class Hub:
         await self.logs.remove(run)
 
     def subscribe(self, caller: Caller, run: str, after: int = 0) -> Subscription:
-        """Return every event after number `after`: stored events first, then new ones until the run ends.
+        """Return a subscription to every event after number `after`: stored events, then new ones until the run ends.
 
         Raises:
             UsageError: `after` is negative, or greater than the number of the newest event.
@@ -520,7 +525,10 @@ class Hub:
         return self.root.mcp.status()
 
     async def mcp_reload(self, caller: Caller, server: str | None = None) -> builtins.list[str]:
-        """Read `mcp.json` again and restart one running server, or all; returns their names."""
+        """Read `mcp.json` again, and restart one running server, or all without a name; returns their names.
+
+        Waits for calls under way. A server that only one run, agent or conversation shares restarts at its next call.
+        """
         caller.need("admin:mcp")
         return await self.root.mcp.reload(server)
 

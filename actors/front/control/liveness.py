@@ -1,7 +1,7 @@
 """Lock files that prove that a process, or one of its runs, is alive.
 
 The process holds `flock` on the file; the kernel releases the lock when the process ends, however it ends. A pid file
-is not enough, because pids are reused. `Alive` tells which processes with run logs are alive. `present` announces a run
+is not enough, because pids are reused. `Alive` checks if a process with run logs is alive. `present` announces a run
 of a program that is not a server, such as `callboard run`. Other processes cannot follow such a run, but `callboard ps`
 lists it from the file `present/<run>.json` in the state directory.
 """
@@ -148,7 +148,7 @@ def present(run: Present, environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def read_present(environ: Mapping[str, str]) -> list[Present]:
-    """Return the announced runs of this user, newest first."""
+    """Return the announced runs of this user whose processes are alive, newest first. Removes files of dead ones."""
     found = []
     for path in filter(is_held, _folder(environ).glob("run-*.json")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):

@@ -246,7 +246,7 @@ class ControlPeer(peer.Peer):
             method.call(self, params)
 
     def error_for(self, request: Request, error: Exception) -> ErrorData:
-        """Return the error data for a failed request, audited and limited to the caller's scopes and `max_frame`."""
+        """Audit a failed request and return its error data: only what the caller may see, cut to `max_frame` bytes."""
         if self._access is not None and isinstance(error, CallboardError):
             self._access.audit_method(self.caller, request.method, _target_of(request), error)
         if isinstance(error, CallboardError):
@@ -372,6 +372,9 @@ _STEPS = ((100_000, 10_000), (20_000, 1_000), (4_000, 300), (1_000, 100), (200, 
 
 def shortened(value: Json, most: int) -> dict[str, Json]:
     """Return `value` as an object with `_meta.cut`, short enough for a frame of `most` bytes.
+
+    If `value` is no object, or does not fit even after the last step, the result contains nothing of it. `_meta.cut`
+    then has one entry: the length of `value`, under the key "".
 
     Args:
         value: params or a result, as JSON values.

@@ -31,7 +31,7 @@ def request_of(caller: Caller, wanted: StartRun, config_dir: Path) -> RunRequest
 
     Raises:
         Denied: the caller lacks a scope for this target or option.
-        UsageError: the target does not exist, or a limit is not a number of at least 0.
+        UsageError: a limit is not a number of at least 0, or the caller lacks `run:files` and names an unknown agent.
     """
     caller.need("run:agents")
     if not caller.has("run:files"):
@@ -62,8 +62,9 @@ def check_model(caller: Caller, model: str | None, root: Root) -> None:
 
     The operator may name any file, in `config.yaml`, in agents, or on the command line. For a remote caller, a path
     would reveal which files exist. It would also pass any file to a loader that is not hardened against hostile input.
-    So the caller needs the scope for files, and the file must be in a directory that the settings allow. The error is
-    the same whether or not the file exists.
+    So the caller needs the scope `run:files`, and the file must be below the directory of downloaded models or one of
+    `api.model_directories`. The model of `config.yaml` is always allowed. The error is the same whether or not the
+    file exists.
     """
     files = root.gateway.catalog.files_of(model) if model and model != root.settings.model else []
     if not files:
@@ -83,7 +84,7 @@ def check_role(caller: Caller, name: str, root: Root, *, model: str | None = Non
     """Return the role if the caller may use its model. Blocking: reads the role's file.
 
     Args:
-        model: model that overrides the role's.
+        model: model that overrides the role's, which is then not checked; the caller checks this one.
 
     Raises:
         NotFound, InvalidFile, UsageError: there is no such role; its file has errors; its arguments do not fit.

@@ -96,7 +96,10 @@ class Resuming:
                 self._running.expect(info)
 
     async def work(self) -> None:
-        """Resume the expected runs, wait `WELL_AFTER`, and record that this process has survived them."""
+        """Resume the expected runs, wait `WELL_AFTER`, and record that this process has survived them.
+
+        Returns at once if no run is expected.
+        """
         began = trio.current_time()
         limiter = trio.CapacityLimiter(AT_ONCE)
         # By process (`sign`): the runs of one dead process are claimed in few steps, not one by one.
@@ -170,7 +173,7 @@ class Resuming:
         return turn
 
     async def resume(self, info: RunInfo, *, with_changes: bool = False) -> SessionTurn | None:
-        """Resume a run on request and return when it has begun; for a run of a session, returns its turn.
+        """Resume a run on request and return when it has begun: the turn of a run in a session, else None.
 
         Raises:
             NotFound, Conflict: the run does not exist; it is under way or over.

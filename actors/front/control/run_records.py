@@ -113,7 +113,7 @@ MOST_FILES = 500
 
 
 async def changes_of_run(hub: Hub, caller: Caller, run: str, actor: str | None = None) -> Changes:
-    """Return the file changes of the run so far.
+    """Return the first `MOST_FILES` files that the run has changed so far, and the number of further ones.
 
     Args:
         actor: path of an actor; only its changes and the changes of actors below it.

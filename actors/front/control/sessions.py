@@ -180,7 +180,7 @@ class HubSessions:
         return wanted if name in (None, TEMP) else msgspec.structs.replace(wanted, session=name)
 
     async def wait_stored(self, run: str) -> None:
-        """Wait until the messages of a run's turn are on disk."""
+        """Wait until the messages of a run's turn are on disk; return at once if the run is no turn under way."""
         if run in self._turns:
             await self._turns[run].over.wait()
 

@@ -244,7 +244,7 @@ class OpenQuestions:
             self._notify(question, QuestionClosed(question_id, by))
 
     def hold(self, questions: Iterable[Question]) -> None:
-        """Hold the questions of a run that is dormant or becoming so."""
+        """Hold the questions of a run that is dormant or becoming so, and announce those that were not open."""
         for question in questions:
             self.held.add(question.id)
             if question.id not in self.open:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 async def targets(root: Root) -> list[TargetInfo]:
     """Return the agents of the configuration directory, then the library's agents whose names it does not define.
 
+    An agent that cannot be loaded is included, with the first line of its error as `problem`.
     Each agent is read in a thread call of its own, so that a run that starts meanwhile waits for one at most.
     """
     names = await trio.to_thread.run_sync(_names, root.config_dir)
@@ -32,7 +33,7 @@ async def targets(root: Root) -> list[TargetInfo]:
 
 
 async def target(root: Root, name: str) -> TargetInfo | None:
-    """Return the agent of this name, or None."""
+    """Return the agent of this name, with its error if it cannot be loaded; None if it is not installed."""
     if not await trio.to_thread.run_sync(is_installed, name, root.config_dir):
         return None
     return await root.loader.threaded(partial(_described, name, root))

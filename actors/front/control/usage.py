@@ -27,8 +27,9 @@ log = logging.getLogger("callboard.control")
 
 
 async def usage_of(root: Root, caller: Caller, by: Sequence[UsageGroup], days: int) -> UsageReport:
-    """Return the sums of the last days, and the used share of daily limits.
+    """Return the sums of the last `days` days, today included, and the used share of daily limits.
 
+    A caller without `admin:runs` gets only the figures of its own subject.
     The sums include counts of this process that are not yet in the database.
 
     Raises:

@@ -87,7 +87,7 @@ class HttpCall:
         return str(self.request.path_params[name])
 
     def accepts(self, media: str) -> bool:
-        """Return True if the client accepts this media type."""
+        """Return True if the `Accept` header names this media type. A wildcard does not count."""
         return media in self.request.headers.get("accept", "")
 
     def check_model(self, model: str | None) -> None:
@@ -105,7 +105,7 @@ class HttpCall:
                 raise UsageError(f"model: {error}") from None
 
     def last_seen(self) -> int | None:
-        """Return the number of the last event that a reconnecting client has.
+        """Return the number of the last event that a reconnecting client has; None without `Last-Event-ID`.
 
         Raises:
             UsageError: `Last-Event-ID` is invalid.
@@ -252,7 +252,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watched:
-    """Wrapper of `send` that records the status of the reply."""
+    """Wrapper of `send` that records the status of the reply: None until the reply begins."""
 
     def __init__(self, send: Send) -> None:
         self.status: int | None = None

@@ -1,7 +1,8 @@
 """Liveness and readiness of the process, for load balancers.
 
 `live` concerns only the process: it fails only during shutdown. `ready` concerns work: the directories of runs and
-sessions are writable, and there is room for more requests. Both are queried often, so results are cached for a second.
+sessions are writable, and there is room for more requests. It is queried often, so the check of the directories, which
+writes files, is cached for a second.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Health:
         return 200, {"status": "ok"}
 
     async def ready(self) -> Told:
-        """Return 200 if the server accepts work, else 503 and the reasons."""
+        """Return 200 if the server accepts work, else 503 and the reasons.
+
+        Reasons: it is stopping, a directory cannot be written, or fewer than `ENOUGH` of the request slots are free.
+        """
         if self._ending():
             return 503, {"status": "stopping", "problems": ["the server is stopping"]}
         problems = list(await self._probed())

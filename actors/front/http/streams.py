@@ -82,7 +82,7 @@ class EventStream:
         await while_there(receive, lambda: self.run(send))
 
     async def run(self, send: Send) -> None:
-        """Send the whole reply. The caller handles a disconnect."""
+        """Send the whole reply, with pings during silence. The caller handles a disconnect."""
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         line = _Line(send)
         async with trio.open_nursery() as nursery:
@@ -120,7 +120,9 @@ def check_after(call: HttpCall, run: str, after: int) -> None:
 
 
 class RunBlock:
-    """Context manager of a run that ends with the block.
+    """Context manager that starts a run and cancels it at the end of the block, unless `kept` is set.
+
+    The exit waits at most `END_WITHIN` seconds for the end of the run.
 
     Attributes:
         info: the run.
@@ -163,7 +165,7 @@ class RunBlock:
 
 
 class StartedRunFailed(CallboardError):
-    """A run of the request has failed: the request fails with its code."""
+    """Error of a request whose run has failed, was cancelled or did not begin; it has the code of the run's error."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -186,7 +188,14 @@ def run_and_reply(
     *,
     streams: bool,
 ) -> Performed:
-    """Return a reply for a run: as the stream of `send_events`, or as its final reply."""
+    """Return a reply that starts a run and sends its events as a stream, or only its result at the end.
+
+    If the client disconnects, the run is cancelled.
+
+    Args:
+        send_events: sends the run's events until it is over, and returns its result.
+        streams: send the events. If false, a failed run raises `StartedRunFailed`.
+    """
 
     async def unsaid(_: bytes) -> None:
         pass

@@ -61,7 +61,9 @@ def show_changes(word: str | None, *, as_json: bool) -> str:
 
 
 def restore_changes(word: str, *, yes: bool, no_input: bool, as_json: bool) -> int:
-    """Implement `runs restore`; return 1 if the user declines, or a file was not restored.
+    """Implement `runs restore`: return 0 if all files are restored or none has changed, else 1.
+
+    The exit code is also 1 if the user declines. With `yes`, the function asks for no confirmation.
 
     Raises:
         NotFound: there is no such run.

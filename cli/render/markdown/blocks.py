@@ -211,7 +211,7 @@ class Blocks:
         self._start(rest, more)
 
     def piece(self, text: str, *, more: bool) -> None:
-        """Parse the next piece of a long line."""
+        """Parse a further piece of a long line, after `line` with the first one; `more` if another piece follows."""
         text = text.expandtabs(4)
         leaf = self._leaf
         if not isinstance(leaf, Paragraph):  # for the type checker: the first piece has opened a paragraph

@@ -110,7 +110,10 @@ def _change(stack: list[str], change: tuple[str, ...] | int | str) -> None:
 
 
 def colouring(info: str) -> Colouring:
-    """Return the highlighter for the info string of a fence (` ```python title="x" `)."""
+    """Return the highlighter for the info string of a fence (` ```python title="x" `).
+
+    For an unknown language or plain text, it returns each line without colours.
+    """
     found = _NAME.match(info.strip().lstrip("{."))
     return Colouring(_lexer(found.group().lower()[:40]) if found else None)
 

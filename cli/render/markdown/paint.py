@@ -85,7 +85,7 @@ class Painter:
         return [line] if self._wrap is None else wrapped(line, self.room)
 
     def row(self, row: Sequence[Span]) -> None:
-        """Settle a row that fits."""
+        """Append a row to `lines`, with the prefixes of the open containers. It is not wrapped; see `rows`."""
         self._line("".join(map(self._span, _joined(row))))
 
     def all_rows(self, rows: Iterable[Row]) -> None:
@@ -93,7 +93,7 @@ class Painter:
             self.row(row)
 
     def code(self, tokens: list[tuple[Any, str]]) -> None:
-        """Settle a line of code."""
+        """Append a line of code to `lines`; with `wrap_code`, as several rows if it is too long."""
         if not self._wrap_code or self._wrap is None:
             self._line(self._tokens(tokens))
             return

@@ -79,7 +79,7 @@ class MarkdownStream:
         self._long = False
 
     def feed(self, text: str) -> DrawnText:
-        """Parse the next piece."""
+        """Parse the next piece of the text; return the lines that it settled, and the open block."""
         *lines, rest = text.split("\n")
         for line in lines:
             self._tail.append(line)

@@ -62,7 +62,7 @@ class Columns:
 
 
 def columns(header: Cells, align: str, rows: Sequence[Cells], room: int) -> Columns:
-    """Return the layout of a table for the sampled rows."""
+    """Return the layout of a table in `room` columns for the sampled rows; no widths if they would be too narrow."""
     natural = [
         max(_widest(cell) for cell in column)
         for column in zip(header, *(_even(row, len(header)) for row in rows), strict=True)
@@ -100,14 +100,17 @@ def _shrunk(natural: list[int], room: int) -> list[int] | None:
 
 
 def head(layout: Columns) -> Iterator[Row]:
-    """Yield the header and its underline."""
+    """Yield the header and its underline; nothing if rows are lists, because each of them repeats the header."""
     if layout.widths:
         yield from _laid(layout, layout.header, BOLD)
         yield [Span((" " * _GAP).join("─" * width_ for width_ in layout.widths), RULE)]
 
 
 def body(layout: Columns, row: Cells, room: int) -> Iterator[Row]:
-    """Yield the lines of one table row."""
+    """Yield the lines of one table row, with missing cells empty and surplus ones left out.
+
+    A row as a list has a line per cell, broken at `room` columns, and a rule below it.
+    """
     if layout.widths:
         yield from _laid(layout, _even(row, len(layout.header)), 0)
         return

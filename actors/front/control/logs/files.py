@@ -103,13 +103,24 @@ _HEAD = json_decoder(_Head)
 
 
 def logged(line: bytes) -> LoggedEvent:
-    """Decode a complete line of a log."""
+    """Decode a complete line of a log.
+
+    Raises:
+        msgspec.MsgspecError, UnicodeDecodeError: the line is no event.
+    """
     head = _HEAD.decode(line)
     return LoggedEvent(head.seq, head.kind, line, head.actor)
 
 
 def read_page(directory: Path, offset: int, after: int, most: int = 1_000_000) -> LogPage:
-    """Return the next events from byte `offset` whose number is greater than `after`."""
+    """Return the next events from byte `offset` whose number is greater than `after`.
+
+    Reads blocks of `PAGE` bytes until one has such an event. With `offset` 0, the place of event `after` is searched
+    first. A missing log has no events.
+
+    Args:
+        most: maximum number of events.
+    """
     events: list[LoggedEvent] = []
     try:
         with (directory / EVENTS).open("rb") as file:

@@ -232,7 +232,7 @@ class RunLogs:
         return found
 
     async def last(self, run: str) -> LoggedEvent | None:
-        """Return the newest event of a run on disk."""
+        """Return the newest event of a run on disk; None without any."""
         return await trio.to_thread.run_sync(last_event, self.directory / run)
 
     async def flush(self) -> None:
@@ -242,7 +242,7 @@ class RunLogs:
         await done.wait()
 
     async def prune(self) -> None:
-        """Delete the oldest finished runs beyond the limit, except those with a reader."""
+        """Delete the oldest finished runs beyond the limit, except those with a reader. Interrupted runs stay."""
         # Replaced before the check: a run that ends during the removal triggers another pass.
         self._grown = trio.Event()
         if self._keep <= 0 or len(self.past) <= self._keep:
@@ -273,7 +273,7 @@ class RunLogs:
             _remove([self.directory / run for run in over[: max(0, len(over) - self._keep)]])
 
     async def remove(self, run: str) -> None:
-        """Delete the stored data of a run."""
+        """Delete the log of a run and its record of file changes."""
         self.past.pop(run, None)
         if is_id(run):
             await trio.to_thread.run_sync(_remove, [self.directory / run])
@@ -361,7 +361,7 @@ def order(info: RunInfo) -> tuple[str, str]:
 
 
 def _current_info(directory: Path, alive: Alive, most: int | None = None) -> RunInfo | None:
-    """Return the current summary of a run.
+    """Return the current summary of a run; None if its directory has no valid summary.
 
     Without a live process, the log is summed up, unless it is longer than `most`.
     """
@@ -437,7 +437,7 @@ class RemoteLog:
             await self._one_for_all("look", self._poll)
 
     def _read_before(self, place: Place, size: int) -> LogPage | None:
-        """Return a cached page. Events never change; an empty page is valid only while the log has not grown."""
+        """Return a cached page, or None. Events never change; an empty page is valid until the log has grown."""
         looked_at, page = self._pages.get(place, (-2, None))
         return page if page is not None and (page.events or looked_at >= size) else None
 

@@ -123,7 +123,7 @@ class RunLog:
         self._writer.put(self, from_any_thread(done))
 
     def end(self) -> None:
-        """Close the log's file, for a log without a summary."""
+        """Queue the closing of the file after its last line; for a log without a summary."""
         self._writer.put(self, _nothing)
 
     def forget(self) -> None:
@@ -168,7 +168,7 @@ class RunLog:
         return 0
 
     def flush(self) -> bool:
-        """Write the fetched items; returns True if all were written."""
+        """Write the fetched items; return False if some must be tried again. Drops a summary that cannot be encoded."""
         if self._forgotten:
             self._drop_lines()
             self._kept = None
@@ -249,7 +249,7 @@ def _nothing() -> None:
 
 
 class LogWriter:
-    """Thread that writes run logs. The event loop calls all public methods.
+    """Thread that writes run logs. The event loop calls all public methods except `join`, which blocks.
 
     Attributes:
         process: token of this process, for the summaries.
@@ -296,19 +296,22 @@ class LogWriter:
             self._wake.set()
 
     def flush(self, done: Done) -> None:
-        """Write everything without delay, then call `done` in the event loop."""
+        """Request that the thread writes everything now. Afterwards, `done` is called in the event loop.
+
+        It is called even if a log could not be written.
+        """
         self._flushes.append(from_any_thread(done))
         self._urgent.set()
         self._wake.set()
 
     def end(self) -> None:
-        """Write the remaining items and stop; `join` waits for it."""
+        """Request that the thread writes the remaining items and stops; `join` waits for it."""
         self._ending = True
         self._urgent.set()
         self._wake.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the thread. Blocking."""
+        """Wait at most `seconds` for the end of the thread. Blocking: call it in a worker thread."""
         self._thread.join(seconds)
 
     # --- in the thread --------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ class Dormant:
             await self._wake(run, asked)
 
     async def cancel(self, run: str) -> None:
-        """Wake the run, then interrupt it."""
+        """Wake the run, then interrupt it. A failure to wake it is only logged, and the run stays dormant."""
         await self._try(self.resume, run)
         actor = self._root.kernel.actor.child(run)
         if actor is not None and actor.end is None:

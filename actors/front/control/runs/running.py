@@ -85,7 +85,7 @@ class Running:
 
     @property
     def under_way(self) -> int:
-        """Number of runs without an end."""
+        """Number of runs that are starting or have not ended. Dormant runs do not count."""
         return len(self._starting) + sum(not record.over for record in self.live.values())
 
     def check_room(self) -> None:
@@ -125,7 +125,7 @@ class Running:
         return info.owner if info is not None else LOCAL.subject
 
     def known(self, run: str) -> RunInfo | None:
-        """Return the summary of a run of any process, if it is in memory."""
+        """Return the summary of a run of any process; None if it is not in memory. Never reads the disk."""
         record = self.live.get(run)
         return record.info if record is not None else self._logs.past.get(run)
 
@@ -146,7 +146,7 @@ class Running:
         await self._logs.flush()
 
     def view_of(self, run: str) -> RunView | None:
-        """Return the state derived from the events of a run under way."""
+        """Return the state derived from the events of a run in `live`; None for other runs."""
         record = self.live.get(run)
         return record.view if record is not None else None
 
@@ -156,7 +156,9 @@ class Running:
         Args:
             durable: false to make this run not durable, even if the hub's runs are.
 
-        Raises: the errors of `callboard.run` before a run begins.
+        Raises:
+            ActorCancelled: the run ended before it began.
+            CallboardError: the run could not begin, as for `callboard.run`.
         """
         id = info.run or self._new_id()
         info, request = msgspec.structs.replace(info, run=id), msgspec.structs.replace(request, id=id)
@@ -248,7 +250,7 @@ class Running:
         return known.data if redact is None else lambda line: redact(known.data(line))
 
     def hear(self, event: Event) -> None:
-        """Record an event of any run."""
+        """Record an event in its run. The first event registers the run; events of other unknown runs are ignored."""
         id, record = event.run, self.live.get(event.run)
         if record is None and (event.seq == 1 or isinstance(event.data, RunStarted)):
             record = self._begun(id, event)

@@ -46,7 +46,7 @@ class RouteMatch:
 
 
 def find_route(method: str, path: str) -> RouteMatch | None:
-    """Return the route of a request; None if there is none."""
+    """Return the route of a request; HEAD uses the route of GET. None if no route has this method and path."""
     for pattern, each in _by_method.get("GET" if method == "HEAD" else method, ()):
         found = pattern.fullmatch(path)
         if found is not None:

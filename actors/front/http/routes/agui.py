@@ -1,7 +1,7 @@
 """AG-UI (its documents of version 1): start a run for a client that displays it, or follow an existing run.
 
-`POST /agui` starts a run and streams it; a client that disconnects ends it, unless the run waits for users. `GET
-/agui/{run}` streams a run that was started otherwise.
+`POST /agui` starts a run and streams it. A client that disconnects cancels the run, unless an interrupt has already
+ended the stream: the run then waits for the answer. `GET /agui/{run}` streams a run that was started otherwise.
 
 `Agui` maps a run to events. Events that AG-UI lacks become CUSTOM events, named `callboard.…`; questions become one at
 once. In AG-UI a question ends the run: `RUN_FINISHED` with an `interrupt`. A run of Callboard stays alive while it
@@ -455,7 +455,7 @@ async def _stream_events(
 
 
 def _cluster_with_run(call: HttpCall, run: str) -> Cluster | None:
-    """Return the cluster, if one of its workers executes the run."""
+    """Return the cluster if the run belongs to it and this process does not execute the run, else None."""
     cluster = call.hub.cluster
     return cluster if cluster is not None and cluster.has(run) else None
 

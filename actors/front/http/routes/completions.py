@@ -467,7 +467,11 @@ def overrides(body: SessionCompletionRequest | CompletionRequest, *, agent: bool
 
 
 def asked_for(body: SessionCompletionRequest | CompletionRequest, target: str) -> StartRun:
-    """Return the start request for the prompt, its files and its options."""
+    """Return the start request for the prompt, its files and its options.
+
+    Raises:
+        UsageError: a file has neither or both of `path` and `url`, or its `url` is not http(s).
+    """
     files = [given.path or given.url or "" for given in body.files]
     if "" in files or any(given.path and given.url for given in body.files):
         raise UsageError("files: each entry must have either a `path` or a `url`")

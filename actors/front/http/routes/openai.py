@@ -95,7 +95,8 @@ async def prepare(call: HttpCall, body: ChatCompletionRequest, conversation: Con
     """Return the run of a chat completion.
 
     Raises:
-        NotFound, UsageError: see `begin`; tools are offered to a graph or a workflow.
+        NotFound, UsageError: see `begin`; tools are offered to a graph or a workflow; `tool_choice` or
+            `response_format` is invalid.
     """
     tools = [] if body.tool_choice == "none" else [offered(tool) for tool in body.tools or ()]
     begun = await begin(call, body.model, conversation)

@@ -247,7 +247,7 @@ class Remembered:
         self._bytes = 0
 
     def keep(self, subject: str, handed: HandedOut) -> None:
-        """Remember a run; forget the oldest ones beyond `MOST_BYTES`."""
+        """Remember a run, unless its turns are unknown, and drop the oldest ones beyond `MOST_BYTES`."""
         if not handed.turns:
             return
         size = _EACH + len(msgspec.json.encode(handed))
@@ -279,7 +279,10 @@ class ClientCalls:
         self._said = said
 
     def calls(self, run: str) -> tuple[Any, ...]:
-        """Return the calls; the run is remembered until their results arrive."""
+        """Return the calls, and remember the run, so that the client's next request can continue it.
+
+        Call it when the run is over: the first call's result is cached.
+        """
         if self._handed is None:
             # Cached, since each further call would remember the run once more.
             self._handed = handed_out(run, self._said, self._before, one=self._one)

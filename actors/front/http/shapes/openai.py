@@ -212,7 +212,7 @@ _FINISH: dict[str, Finish] = {"length": "length", "refused": "content_filter"}
 
 
 def finish_of(stop: str) -> Finish:
-    """Return OpenAI's `finish_reason` for the stop reason of a reply."""
+    """Return OpenAI's `finish_reason` for the stop reason of a reply; "stop" for any without a counterpart."""
     return _FINISH.get(stop, "stop")
 
 
@@ -328,7 +328,7 @@ class ChatCompletionProjection:
 
     @property
     def reply(self) -> ChatCompletionReply:
-        """Return the whole reply of a finished run."""
+        """Complete reply of a run that is over."""
         output, calls = self._outcome["output"], [call_as_openai(call) for call in self._calls()]
         if calls:
             said = Said(content=output or None, tool_calls=calls)
@@ -426,7 +426,7 @@ class EmbeddingsReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reply_of(rows: Sequence[Sequence[float]], request: EmbeddingsRequest, model: str, tokens: int) -> EmbeddingsReply:
-    """Return the reply with these vectors."""
+    """Return the reply with these vectors, in the encoding that the request names; `tokens` is the usage."""
     as_text = request.encoding_format == "base64"
     data = [
         EmbeddingEntry(index=index, embedding=_packed(row) if as_text else list(row)) for index, row in enumerate(rows)

@@ -200,11 +200,13 @@ def messages_of(
 ) -> tuple[list[ChatMessage], list[str]]:
     """Return the chat messages of an input, and the place in the body of each, for errors.
 
+    Items of the type reasoning are skipped. A call is joined to the assistant message directly before it.
+
     Args:
-        find: the item that an `item_reference` means; None if it is not stored.
+        find: returns the stored item with the id of an `item_reference`; None if it is not stored.
 
     Raises:
-        UsageError: an item is not of the shape that its type has, or of an unknown type.
+        UsageError: an item does not have the shape of its type, has an unknown type, or is not stored.
     """
     if isinstance(given, str):
         return [ChatMessage(role="user", content=given)], ["input"]
