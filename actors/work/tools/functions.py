@@ -154,7 +154,8 @@ def function_tool(
         effect, on_error: see `tool`.
 
     Raises:
-        UsageError: it has `*args`, `**kwargs` or positional-only parameters, or a type without a JSON form.
+        UsageError: it has `*args`, `**kwargs` or positional-only parameters, a type without a JSON form, or no name
+            that a model can call; or an argument is invalid; or a keyed function has no parameter `call_key`.
     """
     declared = declaration_of(function)
     effect = effect or declared.effect
@@ -254,7 +255,10 @@ def is_async(function: Function) -> bool:
 
 
 async def call_function(me: Actor, function: Function, values: Mapping[str, Any], *, asynchronous: bool) -> Any:
-    """Call a user's function on behalf of `me`: an async one in the caller's event loop, a plain one in a thread."""
+    """Call a user's function on behalf of `me`: an async one in the caller's event loop, a plain one in a thread.
+
+    Without a caller with an event loop of its own, an async function runs in this one.
+    """
     if not asynchronous:
         return await in_tool_thread(me.stream.run, partial(function, **values))
     host = caller.get()
@@ -605,7 +609,8 @@ class Context(Generic[D]):
             The outcome; an agent that failed does not raise. `usage` is empty, because it is part of the run's.
 
         Raises:
-            UsageError, InvalidFile, ConfigError: the agent could not start.
+            UsageError: no agent made this call, or the agent could not start.
+            InvalidFile, ConfigError: the agent could not start.
         """
         calling = self._agent
         if calling is None:

@@ -237,7 +237,10 @@ class Permissions:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
     def of_host(self, host: str, port: int) -> tuple[Verdict, str] | None:
-        """Return the verdict on a network host that processes of the run want to reach, and the matching pattern."""
+        """Return the verdict on a network host that processes of the run want to reach, and the matching pattern.
+
+        None if no rule matches. The pattern is "" for a denial by an agent above.
+        """
         given: Rules = {name: "allow" for name in self._allowed if name.startswith(HOST)}
         rules = {**self._rules, **given}
         said = of_host(rules, host, port)
@@ -458,7 +461,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Statement of one source about a call.
 
     Attributes:
-        who: `--allow`, `config.yaml`, `what the tool does`, `the agent's file`, `an agent above`.
+        who: `--allow`, `config.yaml`, `effect of the tool`, `the agent's file`, `an agent above`.
         verdict: None if the source has no rule for the call.
         rule: the name of the rule.
         pattern: the pattern that decided; "" if none did.
@@ -664,7 +667,11 @@ class StoredAnswers:
         self._write((*(each for each in self.all() if each != own), own)[-MOST_ANSWERS:])
 
     def forget(self, tool: str | None = None) -> int:
-        """Delete the answers of one tool or of all, and return their number."""
+        """Delete the answers of one tool or of all, and return their number.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
         before = self.all()
         after = tuple(each for each in before if tool is not None and each.tool != tool)
         if after != before:
@@ -686,7 +693,10 @@ _LONGEST_PATTERN = 500
 
 
 def default_pattern(tool: Tool, arguments: Arguments) -> str:
-    """Return the pattern that the answer `always` stores for this call, as the question shows it."""
+    """Return the text that the question shows as the pattern of the answer `always`.
+
+    `*` for a tool that runs nothing; otherwise the command or code, or "" if that is too long to edit in one line.
+    """
     if not _runs(tool):
         return "*"
     subject = _answer(tool, arguments).subject

@@ -168,6 +168,7 @@ class ToolRegistry:
 
         Raises:
             InvalidFile: a tool's file has errors.
+            ConfigError: a `.env` file cannot be read, or the parser of a TypeScript file is not installed.
         """
         there = set(self.global_names())
         return [self._tool(name, home, options, timeout) for name in self.spelled_out(names) if name in there]
@@ -177,6 +178,7 @@ class ToolRegistry:
 
         Raises:
             InvalidFile: its tools file has errors, or there are two of them.
+            ConfigError: the parser of a TypeScript file is not installed.
         """
         path = agent_file(directory)
         if path is None:
@@ -197,6 +199,7 @@ class ToolRegistry:
 
         Raises:
             InvalidFile: the file has errors.
+            ConfigError: it is TypeScript, and its parser is not installed.
         """
         file = read_tool_file(path, agent=agent)
         errors = errors_in(file.problems)
@@ -328,10 +331,10 @@ def agent_files(directory: Path) -> list[Path]:
 
 
 def agent_file(directory: Path) -> Path | None:
-    """Return the tools file of the agent in `directory`. In an aichat agent (`index.yaml`), the first of several wins.
+    """Return the tools file of the agent in `directory`; None if it has none.
 
     Raises:
-        InvalidFile: there are two.
+        InvalidFile: there are several. In an aichat agent (`index.yaml`) the first one wins instead.
     """
     found = agent_files(directory)
     if len(found) < 2:

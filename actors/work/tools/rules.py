@@ -162,6 +162,10 @@ def stricter(said: Verdict, other: Verdict | None) -> Verdict:
 
 
 def by_subject(rule: PermissionRule, call: JudgedCall) -> Verdict | None:
+    """Return the verdict of a rule's patterns on a call: on its path, its shell command, or its text.
+
+    None if no pattern applies. Further paths among the arguments count only for `deny` and `ask`.
+    """
     if call.tool.subject == "path":
         paths = PathRule.of(rule, call.here)
         said = paths.verdict(call.forms, fold=call.fold)

@@ -221,12 +221,12 @@ class SimpleCommand(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def texts(self) -> tuple[str, ...]:
         """Texts that a pattern is compared with: as written, with its assignments, without the directory of its
-        program.
+        program, with that program in lower case, and for `git` without the options before its subcommand.
         """
         return tuple(dict.fromkeys(written(text) for text in self.forms()))
 
     def forms(self) -> Iterator[str]:
-        """Yield the same texts, marked; for `git` also the form without the options before its subcommand."""
+        """Yield the texts of `texts` with their marks; see `mark`. Some may be equal."""
         if not self.marked:
             return
         program = self.marked[0].rpartition("/")[2]

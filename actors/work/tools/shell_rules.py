@@ -55,7 +55,10 @@ def judged(rows: Rows, line: str) -> Verdict | None:
 
 
 def together(found: Iterable[RuleVerdict]) -> Verdict | None:
-    """Return the combined verdict: the strictest. None if a command has none and no other is denied or asked for."""
+    """Return the combined verdict: the strictest. None if a command has none and no other is denied or asked for.
+
+    None also for no verdicts at all.
+    """
     verdicts = [each.verdict for each in found]
     if "deny" in verdicts:
         return "deny"
