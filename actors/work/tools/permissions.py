@@ -280,7 +280,8 @@ class Permissions:
         """Return the file access of a permitted call. Ask the user on behalf of `me` if necessary.
 
         Args:
-            hooked: verdict of hooks: `allow` skips the question, `ask` asks about a call that would be allowed.
+            hooked: verdict of hooks: `allow` skips the question, `ask` asks about a call that would be allowed. Neither
+                changes a denial or a question about a protected path, and `--yes` overrides `ask`.
 
         Raises:
             ToolFailed: the call is refused; the text is the reason, for the model and the user.

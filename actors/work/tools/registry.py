@@ -348,11 +348,11 @@ def agent_file(directory: Path) -> Path | None:
 
 
 LISTED = "tools.txt"
-"""File next to it with one global tool per line; lines that begin with `#` are comments."""
+"""File next to `index.yaml` with one global tool per line; lines that begin with `#` are comments."""
 
 
 def with_listed(agent: Agent, directory: Path) -> Agent:
-    """Return the agent of an `index.yaml` with the tools of its `tools.txt`.
+    """Return the agent of an `index.yaml` with the tools of its `tools.txt`; unchanged if there is no such file.
 
     Raises:
         InvalidFile: `tools.txt` cannot be read.

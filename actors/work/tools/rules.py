@@ -140,7 +140,10 @@ def _is_there(name: str, call: JudgedCall) -> bool:
 
 
 def of_host(rules: Rules, host: str, port: int) -> tuple[Verdict, str] | None:
-    """Return the verdict of these rules on a network host, and the longest pattern that matches it."""
+    """Return the verdict of these rules on a network host, and the longest pattern that matches it.
+
+    None if no pattern matches.
+    """
     found = []
     for name, rule in rules.items():
         if name.startswith(HOST) and isinstance(rule, str) and means(name[len(HOST) :], host, port):

@@ -2,10 +2,10 @@
 
 The programs inherit the environment and start in the working directory, the base of relative paths for `fs_*`. They
 have neither a terminal nor input. An exit status other than 0 is not a failure of the tool, but a result that the model
-reads. `run_program` turns the output into events line by line, and into a bounded text for the model. Of a long output,
-the beginning and the end are kept, since they contain the first error and the final summary. A program is killed if it
-prints without end, starts processes without end, or outlives the call's time limit. The error then contains its output
-so far.
+reads; only a failed SQL statement is a failure. `run_program` turns the output into events line by line, and into a
+bounded text for the model. Of a long output, the beginning and the end are kept, since they contain the first error and
+the final summary. A program is killed if it prints without end, starts processes without end, or outlives the call's
+time limit. The error then contains its output so far.
 
 SQL runs on SQLite. The database is the first of: the `database` argument (a file within the allowed paths), `USQL_DSN`
 as Loki's tool reads it (`sqlite3:path`, `sqlite3:///absolute/path`), `DATABASE_URL` as most programs read it
@@ -111,8 +111,8 @@ async def run_program(
 ) -> ProgramResult:
     """Run a program to its end. The caller must have redirected its stderr to stdout.
 
-    The time limit is that of the call, or `setting.timeout` without a deadline. If the program fails only because of
-    its sandbox, the user may grant it more access, and it runs again.
+    The time limit ends shortly before the call's deadline; without a deadline it is `setting.timeout`. If the program
+    fails and its sandbox may be the reason, the user may grant it more access, and it runs again.
 
     Raises:
         ToolFailed: it could not be started, or exceeded its time, output or process limits and was killed.
@@ -252,7 +252,11 @@ async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> 
 
 
 async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run statements; the result contains the rows of each as a small table."""
+    """Run statements; the result contains the rows of each as a small table.
+
+    Raises:
+        ToolFailed: a statement failed, or no database is given. The text has the results of the statements before it.
+    """
     named = arguments.get("database", "")
     if named:
         database = await in_thread(lambda: _database(setting.paths, named))

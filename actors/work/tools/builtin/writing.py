@@ -70,7 +70,7 @@ async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_rm(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Remove a file, a link (never its target) or a directory."""
+    """Remove a file, a link (never its target), or a directory with everything in it."""
     text = arguments["path"]
     if not text.strip():
         raise ToolFailed("the path is empty; nothing was removed")
@@ -103,7 +103,11 @@ def encoded(text: str) -> bytes:
 
 @contextlib.contextmanager
 def locked(directory: int) -> Iterator[None]:
-    """Lock the directory against other calls during the block. Closing the descriptor releases the lock."""
+    """Lock the directory against other calls during the block. Closing the descriptor releases the lock.
+
+    Raises:
+        ToolFailed: another process holds the lock for longer than `LOCKED_FOR`.
+    """
     until = time.monotonic() + LOCKED_FOR
     while True:
         trio.from_thread.check_cancelled()
@@ -264,7 +268,7 @@ class Rewrite(msgspec.Struct, frozen=True):
         """Return the new content and a report.
 
         Raises:
-            ToolFailed: the change does not apply, or would overwrite a secret.
+            ToolFailed: the change does not apply, would overwrite a secret, or makes the file too large.
         """
         try:
             after, words = self.apply(before)
@@ -375,6 +379,8 @@ REWRITES = ("fs_patch", "fs_edit")
 
 async def preview_of(tool: str, paths: AllowedPaths, arguments: Arguments) -> str:
     """Return the diff of the change that a call of `tool` would make; "" if there is none.
+
+    "" also if the permissions hide the file, if the file cannot be read, and if the disk takes longer than `WITHIN`.
 
     Raises:
         ToolFailed: a patch or an edit cannot apply.

@@ -72,7 +72,7 @@ class ChangeKeeper:
         call: key of the call, the same in all incarnations of a durable run.
 
     Attributes:
-        told: the collected events, for `tell`.
+        told: the collected events, for `emit_events`.
     """
 
     def __init__(
@@ -210,7 +210,10 @@ class ChangeKeeper:
 
 
 def keeper_of(me: Actor, setting: Setting, tool: str) -> ChangeKeeper:
-    """Return the recorder for the call of `me`; it records nothing if the call belongs to no run."""
+    """Return the recorder for the call of `me`.
+
+    It does nothing if the call belongs to no run. Without `setting.keeps` it stores nothing and only collects events.
+    """
     store, scope = store_of(setting.environ) if setting.keeps else None, scope_of(me)
     call = "" if scope is None else key_of(scope)
     return ChangeKeeper(store, me.path, tool, tells=me.stream.heard, call=call)

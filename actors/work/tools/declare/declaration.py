@@ -80,6 +80,8 @@ class Argument(Value, frozen=True, kw_only=True):
 
 
 class EnvVar(Value, frozen=True, kw_only=True):
+    """Environment variable that a bash tool declares with `@env`."""
+
     name: str
     description: str = ""
     required: bool = False
@@ -274,7 +276,7 @@ _ABOVE = re.compile(r"\s*(?:#|//|/?\*|@|\*/)")
 
 
 def read_repeats(script: ToolScript, said: str, line: int) -> Repeats | None:
-    """Return the value of a directive; note a warning for an unknown one."""
+    """Return the value of a directive; None for an unknown one, with a warning noted at `script`."""
     for known in REPEATS:
         if known == said:
             return known

@@ -235,7 +235,8 @@ class DeclarationDraft:
         function: its name in the file.
         line, offset: its position.
         doc: its parsed comment.
-        expected: the comment that it needs; "" if it is optional.
+        expected: the comment that it needs, for the error about a missing one; "" if it is optional.
+        hint: remedy in that error.
     """
 
     def __init__(

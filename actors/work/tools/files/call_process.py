@@ -76,7 +76,10 @@ def read_output(file: Path, limit: int) -> OutputFile:
 
 
 def result(written: OutputFile) -> Json:
-    """Return the tool's result for the model."""
+    """Return the tool's result for the model: a JSON object or list as such, other text as `{"output": text}`.
+
+    `"DONE"` for an empty output. JSON that was cut at the limit counts as text.
+    """
     if not written.size:
         return DONE
     if written.size <= len(written.data):
@@ -265,7 +268,9 @@ def impose(pid: int, limits: CallLimits) -> None:
 
 
 async def watch(process: Process, output: Path | None, limits: CallLimits, end: Callable[[str], None]) -> None:
-    """Call `end` with the reason when the call exceeds a limit that the kernel does not enforce.
+    """Poll until cancelled, or until the call exceeds a limit on processes, memory, or the size of its result file.
+
+    Then call `end` with the reason, and return.
 
     Args:
         output: the file for its result, if there is one.

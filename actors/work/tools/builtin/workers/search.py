@@ -186,7 +186,10 @@ def _verdict(rows: list[tuple[str, re.Pattern[str]]], forms: list[str]) -> str |
 
 
 def walk(directory: int, barred: Barred, prefix: str = "", depth: int = 0) -> Iterator[SearchedFile]:
-    """Yield every file below, ordered by name. Descriptors are valid only until the next step."""
+    """Yield every file below, ordered by name, except barred and skipped ones (`SKIPPED`, `DEEPEST`).
+
+    Descriptors are valid only until the next step.
+    """
     try:
         with os.scandir(directory) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
