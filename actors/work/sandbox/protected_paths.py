@@ -245,6 +245,8 @@ def is_env_file(name: str) -> bool:
 def env_files(directories: Sequence[str]) -> tuple[EnvFile, ...]:
     """Return the files of variables below these directories. Blocks for the duration of a search.
 
+    A result is reused for `USED_FOR` times as long as its search took, while all files in it are in their places.
+
     Args:
         directories: without links.
     """

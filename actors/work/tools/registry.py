@@ -108,7 +108,7 @@ class ToolRegistry:
         self._listed: tuple[Stamp | None, dict[str, Path]] = None, {}
 
     def global_names(self) -> list[str]:
-        """Return the names of all global tools, built-in ones first."""
+        """Return the names of all global tools that `visible_tools` does not exclude, built-in ones first."""
         ours = filter(self._visible, (*OURS, *WITH_ACCOUNTS))
         return [*ours, *(name for name in self._files() if name not in _COME_WITH_IT)]
 

@@ -75,7 +75,7 @@ class JudgedCall:
 
     @cached_property
     def host(self) -> tuple[str, int] | None:
-        """Host and port of the call, if its subject is a URL."""
+        """Host and port of the call, if its subject is a valid URL; None otherwise."""
         if self.tool.subject != "url":
             return None
         try:
@@ -161,6 +161,7 @@ def rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule 
 
 
 def stricter(said: Verdict, other: Verdict | None) -> Verdict:
+    """Return the stricter of two verdicts; `other` does not count if it is None."""
     return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
 
 

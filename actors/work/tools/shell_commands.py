@@ -265,7 +265,7 @@ class ShellLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=256)
 def parse(line: str, shell: Shell = "bash", depth: int = 0) -> ShellLine:
-    """Parse a line as `shell` runs it."""
+    """Parse a line as `shell` runs it. `depth` is the number of command lines around it, such as `sh -c "..."`."""
     if depth > DEEPEST:
         return ShellLine(unclear=(f"more than {DEEPEST} nested shells",), broken=True)
     found = read(line, shell)

@@ -68,7 +68,10 @@ def together(found: Iterable[RuleVerdict]) -> Verdict | None:
 
 
 def verdicts_of(rows: Rows, line: str) -> list[RuleVerdict]:
-    """Return the verdicts on each command of a line."""
+    """Return the verdicts on each command of a line; [] if there are no patterns.
+
+    Of a line that is not understood, only denials and questions remain, and a further verdict asks about the line.
+    """
     # `allow: "*"` alone needs no parser, so it also covers lines that are not understood.
     if all(row == ("allow", "*") for row in rows):
         return [RuleVerdict(command=line, verdict="allow", pattern="*")] if rows else []

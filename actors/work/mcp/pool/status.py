@@ -63,7 +63,7 @@ class Counters(msgspec.Struct, kw_only=True):
         idle_evicted, lru_evicted: servers stopped after their idle time, or as the least recently used.
         health_ok, health_failed: pings of idle servers.
         failed_starts, lost: failed starts, and servers that ended unexpectedly.
-        restarts: starts after either.
+        restarts: starts after a failed start or an unexpected end.
         reloads: requested reloads.
     """
 

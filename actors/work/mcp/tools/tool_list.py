@@ -59,7 +59,7 @@ class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tools: tools in the request to the model.
-        unlisted: further tools that it may call, by name.
+        unlisted: further tools that it may call, by name. `NAME__*` stands for all tools of an unavailable server.
         absent: reasons why servers are unavailable, by name.
     """
 
@@ -448,7 +448,7 @@ def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> l
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in the form in which the search compares them."""
+    """Return the words of a text as the search compares them: split at case changes, lower case, without plural `s`."""
     parts = _WORD.findall(_HUMP.sub(" ", text[:_SEARCHED]))
     return [_singular(part.casefold()) for part in parts]
 

@@ -183,7 +183,7 @@ SEARCH_MARGIN = 5.0
 
 
 async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return paths, the most recently changed first."""
+    """Return the paths that match, the most recently changed first, `MOST_NAMES` at most."""
     text = arguments.get("path", "")
     found = await _searched(me, setting, text, task="glob", pattern=arguments["pattern"], hits=MOST_NAMES)
     notes = [_joined(text, path) for path in found["hits"]]
@@ -193,7 +193,7 @@ async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_grep(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return hits as path:line:text."""
+    """Return hits as path:line:text, `MOST_HITS` at most."""
     text = arguments.get("path", "")
     options = {
         "pattern": arguments["pattern"],

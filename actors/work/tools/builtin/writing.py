@@ -55,14 +55,14 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 async def fs_write(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Write a whole file."""
+    """Create or replace a whole file, create missing directories above it, and return a report."""
     data = encoded(arguments["contents"])
     keeper = keeper_of(me, setting, "fs_write")
     return await _changing(me, keeper, lambda: _write(setting.paths.find(arguments["path"]), data, keeper))
 
 
 async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Create a directory."""
+    """Create a directory and the missing ones above it. An existing directory is no error."""
     path = arguments["path"]
     keeper = keeper_of(me, setting, "fs_mkdir")
     made = await _changing(me, keeper, lambda: _make(setting.paths.find(path), keeper))

@@ -88,7 +88,7 @@ class ChangeKeeper:
 
     @contextlib.contextmanager
     def writes(self, place: AllowedPath, above: int, data: bytes, made: Sequence[int] = ()) -> Iterator[None]:
-        """Record that the block gives the file this content.
+        """Record that the block gives the file this content. An exception in the block voids the record.
 
         `made` are the depths of the directories created for it.
         """
@@ -120,7 +120,10 @@ class ChangeKeeper:
 
     @contextlib.contextmanager
     def removes(self, place: AllowedPath, above: int) -> Iterator[None]:
-        """Record that the block removes the path and everything in it."""
+        """Record that the block removes the path and everything in it.
+
+        An exception in the block voids the record of each path that still exists.
+        """
         if not self._run:
             yield
             return

@@ -193,7 +193,7 @@ class ToolScript:
         self.note(UnreadableDeclaration(code, message, line, offset, **more), "warning")
 
     def note(self, wrong: UnreadableDeclaration, severity: Severity = "error") -> None:
-        """Note an error or a warning of a parser."""
+        """Note an error or a warning of a parser. Beyond `MOST_PROBLEMS` of one severity it is dropped."""
         self._noted[severity] += 1
         # Counted but dropped: a broken file can produce a problem per line.
         if self._noted[severity] > MOST_PROBLEMS:

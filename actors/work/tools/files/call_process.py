@@ -111,7 +111,7 @@ class Printed:
         self.close()
 
     def feed(self, data: bytes) -> None:
-        """Process bytes from stdout."""
+        """Emit the lines that end in these bytes of stdout, unless the limit is reached or no listener exists."""
         # Without a listener, splitting the output into lines would be wasted work.
         if self._left > 0 and self._me.stream.heard:
             self._stdout.feed(data)
@@ -131,7 +131,7 @@ class Printed:
             self.show(line)
 
     def show(self, line: str) -> None:
-        """Emit a printed line, up to the limit."""
+        """Emit a printed line. The first line that reaches the limit is followed by a note; later ones are dropped."""
         if self._left <= 0:
             return
         self._left -= len(line) + 1
@@ -177,7 +177,7 @@ class Terminal:
         return self._tail.text
 
     async def follow(self) -> None:
-        """Read until cancelled."""
+        """Pass text written to the terminal on by lines, until cancelled."""
         while True:
             await trio.lowlevel.wait_readable(self._ours)
             self._read()

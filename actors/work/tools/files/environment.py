@@ -107,7 +107,7 @@ def environment(home: Home, declaration: Declaration, *, output: Path, raw: str 
 
 
 def raw_names(home: Home) -> list[str]:
-    """Return the names of the variables for the arguments as JSON."""
+    """Return the names of the variables for the arguments as JSON: two for a tool of an agent's own file, else one."""
     return ["LLM_TOOL_RAW_JSON", *(["LLM_AGENT_RAW_JSON"] if home.agent is not None and home.own else [])]
 
 
