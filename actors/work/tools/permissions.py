@@ -696,7 +696,7 @@ _LONGEST_PATTERN = 500
 def default_pattern(tool: Tool, arguments: Arguments) -> str:
     """Return the text that the question shows as the pattern of the answer `always`.
 
-    `*` for a tool that runs nothing; otherwise the command or code, or "" if that is too long to edit in one line.
+    The command or code for a built-in tool that runs it, "" if that cannot be edited in one line; `*` for other tools.
     """
     if not _runs(tool):
         return "*"

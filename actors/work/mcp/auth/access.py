@@ -99,7 +99,14 @@ class ServerAccess:
         return None if self._keeper is None else await self._of(self._keeper, None)
 
     async def another(self, refused: OAuthToken | None) -> OAuthToken | None:
-        """Return a token that the server has not refused; None if only a user can get one."""
+        """Return a token that the server has not refused; None if only a user can get one (see `why`).
+
+        The token comes from a sign-in meanwhile, from a refresh, or from the client's own credentials.
+
+        Raises:
+            UpstreamError: the authorization server can't be reached.
+            ConfigError: a file is unusable.
+        """
         # Another process may have signed in since the last request.
         await self._reload()
         token = None if self._keeper is None else await self._of(self._keeper, refused)

@@ -415,9 +415,9 @@ class ServerScope(AbstractContextManager["ServerScope"]):
     def bring(self, server: Server) -> Server:
         """Add a server that `mcp.json` does not name, for the lifetime of this scope and its inner scopes.
 
-        Return the server as added. Its values are taken literally. It gets a number at the end of its name if a
-        different server already has the name. The user's sign-ins do not apply to it, since another person may have
-        added it.
+        Return the server as added. Its values are taken literally. It gets a number at the end of its name if
+        `mcp.json`, or a different server added before, has the name. The user's sign-ins do not apply to it, since
+        another person may have added it.
         """
         server = msgspec.structs.replace(server, oauth=False)
         key = self._leases.guest(server)

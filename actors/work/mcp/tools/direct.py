@@ -227,10 +227,10 @@ def _resolved(schema: Json, root: Json) -> Json:
 
 
 def text_of_result(result: Mapping[str, Json]) -> Json:
-    """Return the texts of a `CallToolResult`, one a line; other blocks are lines that name them.
+    """Return the texts of a `CallToolResult`, joined by newlines; for any other block, a line that names it.
 
     Without a text block the structured content is returned, together with the lines of other blocks if there are any.
-    An object with neither `content` nor structured content is returned whole. Of nothing, a note says so.
+    An object with neither `content` nor structured content is returned whole. A note replaces an empty result.
     """
     if not isinstance(result.get("content"), list) and "structuredContent" not in result:
         return {key: value for key, value in without_bytes(result).items() if key != "isError"} or _NOTHING

@@ -56,7 +56,7 @@ def run(connection: sqlite3.Connection, statement: str, rows: int) -> None:
 
 
 def cell(value: Any) -> str:
-    """Return a value in one line of at most `CELL` characters, a longer one cut and with `...` at its end."""
+    """Return a value in one line. Beyond `CELL` characters it is cut and ends with `...`."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
