@@ -65,7 +65,10 @@ class Egress:
         self._proxy = proxy
 
     def client(self, who: Who, clock: Clock | None) -> ProxyClient:
-        """Register a process of this tool or server that is about to start, for a call with this clock."""
+        """Register a process of this tool or server that is about to start, for a call with this clock.
+
+        See `Proxy.client`.
+        """
         return self._proxy.client(who, clock)
 
     def forget(self, client: ProxyClient) -> None:

@@ -98,10 +98,14 @@ class PermanentGrants(Protocol):
     """Permanent grants stored for the run's directory."""
 
     def beyond(self, tool: str, sum: str) -> list[str]:
-        """Return the grants of this tool."""
+        """Return the grants of this tool, for its program with this hash."""
 
     def add(self, tool: str, sum: str, what: str) -> None:
-        """Store another grant for this tool."""
+        """Store another grant for this tool, for its program with this hash.
+
+        Raises:
+            ConfigError: it can't be stored.
+        """
 
 
 class Grants:

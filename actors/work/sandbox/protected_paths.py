@@ -238,7 +238,7 @@ def protected_files(home: Path, config_dir: Path) -> tuple[str, ...]:
 
 
 def is_env_file(name: str) -> bool:
-    """Return True if a file of this name holds variables that may be secrets."""
+    """Return True for the name of a file of variables (`.env*`, `*.env`), unless it is that of an example."""
     return _ENV_FILE.fullmatch(name) is not None and _EXAMPLE.fullmatch(name) is None
 
 

@@ -93,7 +93,7 @@ CODE = (".sh", ".bash", ".py", ".ts", ".js", ".mjs", ".rb", ".pl")
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Return True if a variable is treated as a secret."""
+    """Return True if a variable is treated as a secret, by its name or by its value."""
     return _is_secret_name(name) or _SECRET_VALUE.search(value) is not None
 
 

@@ -110,7 +110,7 @@ _READABLE = 16_000
 _SHORT = 200
 
 PATTERN_TRIES = 5
-"""Maximum number of times that a question is asked again because the pattern in its answer does not match the call."""
+"""Maximum number of times that a question is asked, until the pattern in its answer matches the call."""
 
 _OPTIONS = ("yes", "always", "no")
 _RULE = "`always` allows the tool for the rest of the run; any other answer refuses the call and is sent to the model"

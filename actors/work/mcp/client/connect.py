@@ -327,7 +327,7 @@ def _are_runners(pids: Iterable[int]) -> bool:
 
 
 def is_of_runner(words: list[str]) -> bool:
-    """Return True if a command line is a package runner's, or belongs to a program around or below it."""
+    """Return True if a command line is that of a package runner, of its sandbox, or of a program it downloads with."""
     name = os.path.basename(words[0].split(" ")[0])  # noqa: PTH119 - as above; npm calls itself "npm exec PACKAGE"
     if name in RUNNERS | _AROUND:
         return True

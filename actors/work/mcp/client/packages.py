@@ -100,7 +100,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pinned(self) -> bool:
-        """True if every installation yields the same package."""
+        """True if each specifier names one exact version, so that the package need not be looked up again."""
         if self.manager == "npm":
             matches = map(_NPM.fullmatch, self.specs)
             return all(match is not None and _EXACT.fullmatch(match["version"] or "") for match in matches)

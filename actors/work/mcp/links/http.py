@@ -838,7 +838,7 @@ class SseLink(WebLink):
             raise
 
     def close(self) -> None:
-        """Close the stream; active requests fail."""
+        """Close the stream; active requests fail with `McpLost`, later ones with `McpUnsent`."""
         self._lose(McpLost(f"the connection to {self._web.who} was closed"))
 
     def _lose(self, error: McpError) -> None:

@@ -75,7 +75,7 @@ class Receiver(Protocol):
     """Receiver of a server's unsolicited messages. `about` is their request, where the transport knows it."""
 
     def on_request(self, request: Request, about: OutgoingCall | None) -> None:
-        """Handle a request of the server; answer with `Link.respond`."""
+        """Handle a request of the server: answer it with `Link.respond`, now or later. Never waits."""
         ...
 
     def on_notification(self, notification: Notification, about: OutgoingCall | None) -> None:

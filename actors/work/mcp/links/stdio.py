@@ -211,7 +211,7 @@ class StdioLink:
             self._send(message)
 
     def close(self) -> None:
-        """Fail active requests, since the owner is finished with the server."""
+        """Lose the link: active requests fail, later ones raise `McpUnsent`. The process ends with its owner."""
         self._lose("is being stopped", "")
 
     # --- sending ----------------------------------------------------------------------------------------------

@@ -411,7 +411,10 @@ class ServerOpener:
 
     @asynccontextmanager
     async def open(self, me: Actor, key: PoolKey) -> AsyncIterator[LiveServer]:
-        """Run one server from its start to its end, in the task of the actor that owns it."""
+        """Run one server from its start to its end, in the task of the actor that owns it.
+
+        Yield it once it is connected and its tools are listed. Requires `starts`. Raises as `connect`.
+        """
         from ..client.connect import connect
 
         live = self.live[key]

@@ -52,7 +52,7 @@ class WantedServers(msgspec.Struct, frozen=True, kw_only=True):
     budget: int
 
     def others(self, tools: Iterable[str]) -> list[str]:
-        """Return the entries of a node's `tools` except the selected single tools, and all that begin with `mcp:`."""
+        """Return the entries of a node's `tools` that neither are single tools selected here nor begin with `mcp:`."""
         named = {name for choice in self.choices for name in choice.names}
         return [name for name in tools if name not in named and not name.startswith(WHOLE)]
 

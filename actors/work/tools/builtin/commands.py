@@ -86,7 +86,7 @@ class BoundedOutput:
         self._tail = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Append output."""
+        """Append output; beyond `HEAD` and `TAIL` bytes its middle is dropped."""
         self.size += len(data)
         room = HEAD - len(self._head)
         self._head += data[:room]
@@ -231,7 +231,7 @@ _DSN = re.compile(r"^(?:sqlite3?|sq):(.*)$", re.DOTALL)
 
 
 async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run a command with bash."""
+    """Run a command with bash; return its output, stderr included, and its exit status unless that is 0."""
     command = arguments["command"]
     if "\0" in command:
         raise ToolFailed("a command can't contain a NUL character")

@@ -44,7 +44,7 @@ CHECKED_EVERY = 1024
 
 
 async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return the file's text unchanged, or a range of its lines."""
+    """Return the file's text unchanged, or a range of its lines; a note replaces text beyond `RESULT` bytes."""
     find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit, RESULT))
     text = "".join(part.lines)
@@ -54,7 +54,7 @@ async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return lines with their numbers."""
+    """Return lines with their numbers, `LINES` of them by default, each cut after `WIDTH` bytes."""
     find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit or LINES, WIDTH))
     if not part.lines:
@@ -64,7 +64,7 @@ async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_ls(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return one name per line, sorted."""
+    """Return one name per line, sorted, `ENTRIES` at most; for a file, one line with its size."""
     return await in_thread(lambda: _listed(setting.paths.find(arguments.get("path", ""))))
 
 

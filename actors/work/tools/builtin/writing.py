@@ -219,13 +219,13 @@ def _holds_barred(place: AllowedPath, above: int) -> bool:
 
 
 async def fs_patch(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Patch a file. A missing file is created if the diff only adds lines."""
+    """Apply all hunks of a diff to a file, or none. A missing file is created if the diff only adds lines."""
     encoded(arguments["contents"])
     return await _rewrite(me, setting, "fs_patch", arguments)
 
 
 async def fs_edit(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Replace exact texts in a file."""
+    """Replace exact texts in a file. If one edit does not apply, nothing is changed."""
     return await _rewrite(me, setting, "fs_edit", arguments)
 
 

@@ -105,7 +105,7 @@ class Printed:
         self._stdout = Tail(self.show)
 
     async def follow(self, stdout: ProcessOutput) -> None:
-        """Read stdout to its end."""
+        """Read stdout to its end, and emit its lines."""
         while data := await stdout.receive_some():
             self.feed(data)
         self.close()

@@ -326,7 +326,7 @@ def printable_path(path: str) -> str:
 
 
 def main() -> None:
-    """Execute one task within its `seconds`."""
+    """Execute the task from stdin and print the result, after its `seconds` with the hits found by then."""
     task = json.load(sys.stdin)
     found: dict[str, Any] = {"hits": [], "more": 0, "skipped": 0, "cut": ""}
 

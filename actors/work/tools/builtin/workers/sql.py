@@ -70,7 +70,7 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    """Run the task and return the exit status."""
+    """Run the task and return the exit status: 1 if a statement failed or there is none."""
     task = json.load(sys.stdin)
     # One pipe for both, so that errors are in their place among the results.
     os.dup2(1, 2)
