@@ -549,7 +549,7 @@ class TypedAgent(Protocol[R_co]):
 
     @property
     def result(self) -> type[R_co] | Mapping[str, Any] | None:
-        """The declared type of the result."""
+        """The declared type of the result; None if the agent declares none."""
 
 
 class RunsAgents(Protocol):

@@ -284,7 +284,9 @@ class Permissions:
                 changes a denial or a question about a protected path, and `--yes` overrides `ask`.
 
         Raises:
-            ToolFailed: the call is refused; the text is the reason, for the model and the user.
+            CallRefused: the user refused the call.
+            ToolFailed: the call is refused for another reason, or the user refused one on a protected path. The text
+                has the reason, for the model and the user.
         """
         verdict, access = self._judged(tool, arguments, own)
         # Protected paths come first: neither `--yes` nor a hook nor an earlier answer may skip this question.

@@ -407,7 +407,7 @@ class ToolSources(Protocol):
 
     @property
     def tool_options(self) -> ToolOptions | None:
-        """The tool options of the run."""
+        """The tool options of the run; None for the defaults."""
 
     @property
     def functions(self) -> tuple[Tool, ...]:

@@ -152,7 +152,10 @@ def of_host(rules: Rules, host: str, port: int) -> tuple[Verdict, str] | None:
 
 
 def rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule | None:
-    """Return the rule for a tool by its names. A full name precedes patterns; of those the longest wins."""
+    """Return the rule for a tool by its names; None if there is none.
+
+    A full name precedes patterns; of those the longest wins.
+    """
     for name in called:
         if name in rules:
             return rules[name]

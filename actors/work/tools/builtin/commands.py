@@ -231,7 +231,11 @@ _DSN = re.compile(r"^(?:sqlite3?|sq):(.*)$", re.DOTALL)
 
 
 async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run a command with bash; return its output, stderr included, and its exit status unless that is 0."""
+    """Run a command with bash; return its output, stderr included, and its exit status unless that is 0.
+
+    Raises:
+        ToolFailed: the command is empty or has a NUL, or as `run_program`.
+    """
     command = arguments["command"]
     if "\0" in command:
         raise ToolFailed("a command can't contain a NUL character")
@@ -242,7 +246,11 @@ async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> 
 
 
 async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run code with the Python of the working directory's .venv, or else of the PATH."""
+    """Run code with the Python of the working directory's .venv, or else of the PATH; return as `execute_command`.
+
+    Raises:
+        ToolFailed: the code is no valid Unicode, or as `run_program`.
+    """
     own = setting.paths.here / ".venv" / "bin" / "python"
     python = str(own) if own.is_file() else shutil.which("python3", path=setting.environ.get("PATH")) or sys.executable
     # No isolated mode: the code runs in the user's own Python environment.

@@ -70,7 +70,11 @@ async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_rm(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Remove a file, a link (never its target), or a directory with everything in it."""
+    """Remove a file, a link (never its target), or a directory with everything in it.
+
+    Raises:
+        ToolFailed: the path is empty or missing, contains an allowed directory, or `permissions` denies a path in it.
+    """
     text = arguments["path"]
     if not text.strip():
         raise ToolFailed("the path is empty; nothing was removed")
@@ -282,7 +286,7 @@ class Rewrite(msgspec.Struct, frozen=True):
         return after, f"{self.verb} {place.shown}: {words}"
 
     def content(self, place: AllowedPath, directory: int) -> tuple[os.stat_result | None, bytes]:
-        """Return the status and content of the file to rewrite.
+        """Return the status and content of the file to rewrite; None and b"" for a missing one that may be created.
 
         Raises:
             ToolFailed: it cannot be rewritten.
@@ -306,6 +310,8 @@ def _rewritten(place: AllowedPath, rewrite: Rewrite, keeper: ChangeKeeper) -> st
 
 def rewritten(place: AllowedPath, tool: str, arguments: Arguments) -> tuple[bytes | None, bytes]:
     """Return the content before and after a call of fs_patch or fs_edit, without changing the file.
+
+    The content before is None for a file that the call would create.
 
     Raises:
         ToolFailed: the call would fail in the same way.

@@ -395,7 +395,9 @@ def place_of(change: PathChange) -> AllowedPath:
 
 
 def present(place: AllowedPath) -> tuple[PathState | None, bytes | None]:
-    """Return the current state and content of a place. A path that is reachable only through a link counts as absent.
+    """Return the current state and content of a place, as `seen` does.
+
+    Both are None for a missing path. A path that is reachable only through a link counts as missing.
 
     Raises:
         OSError: the path cannot be read.

@@ -231,7 +231,11 @@ def descend(root: str, parts: Sequence[str]) -> int:
 
 
 def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
-    """Execute fs_glob: collect the matching paths, the most recently changed first."""
+    """Execute fs_glob: collect the matching paths in `found["hits"]`, the most recently changed first.
+
+    Raises:
+        Mistake: the pattern is invalid.
+    """
     glob = Glob(task["pattern"])
     limit = task["hits"]
     newest: list[tuple[float, str]] = []
@@ -254,7 +258,11 @@ def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
-    """Execute fs_grep: collect the matching lines as (path, number, text)."""
+    """Execute fs_grep: collect the matching lines in `found["hits"]` as (path, number, text).
+
+    Raises:
+        Mistake: the regular expression, or the glob of file names, is invalid.
+    """
     try:
         expression = re.compile(task["pattern"])
     except (re.error, RecursionError, OverflowError) as error:
