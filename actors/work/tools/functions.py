@@ -27,9 +27,9 @@ killed. The model receives the return value as JSON unless it is text, and an ex
     @callboard.tool(effect="keyed", timeout=10, on_error="raise")
     async def pay(order: int, call_key: str) -> str: ...
 
-`effect` declares the effect of a repeated call (`protocol/repeats`), which matters when a durable run resumes after a
-kill. A keyed function receives the key of the call as `call_key`, hidden from the model. With `on_error="raise"` an
-exception of the function fails the run, instead of the call alone.
+`effect` declares the effect of a repeated call (`protocol/interrupted_calls`), which matters when a durable run resumes
+after a kill. A keyed function receives the key of the call as `call_key`, hidden from the model. With
+`on_error="raise"` an exception of the function fails the run, instead of the call alone.
 '''
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def tool(
     Args:
         name: the name for models; by default the function's own.
         timeout: seconds of a call; None for no limit.
-        effect: the effect of a repeated call: `read`, `idempotent`, `keyed` or `write`; see `protocol/repeats`.
+        effect: the effect of a repeated call: `read`, `idempotent`, `keyed` or `write`; see
+            `protocol/interrupted_calls`.
         on_error: `tell` returns an exception to the model, which continues; `raise` fails the run.
 
     Raises:
@@ -155,7 +156,7 @@ def function_tool(
 
     Raises:
         UsageError: it has `*args`, `**kwargs` or positional-only parameters, a type without a JSON form, or no name
-            that a model can call; or an argument is invalid; or a keyed function has no parameter `call_key`.
+            that a model can call. Also if it is keyed and has no parameter `call_key`.
     """
     declared = declaration_of(function)
     effect = effect or declared.effect

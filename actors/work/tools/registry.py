@@ -295,7 +295,7 @@ class ToolRegistry:
 
 
 def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
-    """Return a tools file with all its problems; read again only after a change. See `declare.read_tools`.
+    """Return a tools file with all its problems; read again only after a change. See `declare.read.read_tools`.
 
     Raises:
         ConfigError: the file is TypeScript, and its parser is not installed.

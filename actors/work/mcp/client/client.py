@@ -644,8 +644,8 @@ class TaskFollower:
             created: handle of the task, as the server returned it.
 
         Raises:
-            McpError: the task has failed, was cancelled by the server, or is unknown to it; a status is invalid; or a
-                request was not answered in time.
+            McpError: the task has failed, was cancelled by the server, or is unknown to it. Also if a status is
+                invalid, or a request was not answered in time.
             McpLost: the connection broke.
         """
         task = self._read(created)

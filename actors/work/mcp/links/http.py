@@ -1,9 +1,9 @@
 """Links over HTTP: Streamable HTTP in both eras, and the older HTTP with server-sent events.
 
 **Both.** The configured headers, and tokens (`auth.access`), are sent to the configured origin only. A redirect is
-followed if it keeps the method and the origin, such as one that adds a slash; from http to https of the same host is
-allowed too. Answers have no time limit here, since a call has its own and a server may be silent for all of it. Only
-connecting and writing are limited.
+followed if it keeps the method and the origin, such as one that adds a slash. One from http to https of the same host
+is followed too. Answers have no time limit here, since a call has its own and a server may be silent for all of it.
+Only connecting and writing are limited.
 
 **Streamable HTTP** (`HttpLink`). Every request is a POST of its own, sent in the requesting task. Its answer is JSON,
 or an event stream in which the server may send other messages first. So no single connection carries all requests. A
