@@ -97,7 +97,10 @@ async def _of_server(tool: Tool, way: str, paths: PathLabels) -> Labels:
 
 
 async def exposure_of(tool: Tool, paths: PathLabels) -> Exposure:
-    """Return the files that the process of a tool could read and the hosts that it could reach."""
+    """Return the files that the process of a tool could read and the hosts that it could reach.
+
+    Everything for a remote MCP server, and without a sandbox.
+    """
     if tool.origin == "mcp":
         if "remote" in tool.labels or not tool.server:
             return UNBOUNDED
@@ -119,7 +122,14 @@ async def exposure_named(
 
 
 def of_process(exposure: Exposure, way: str, paths: PathLabels, *, past: bool = False) -> Labels:
-    """Return the labels of the output of a process."""
+    """Return the labels of the output of a process.
+
+    It is private if the process can read a private path. It is untrusted if it is private, if the process can reach any
+    host, or if the workspace is not trusted.
+
+    Args:
+        past: the process ran in an earlier run; then one that could ask for hosts counts as having reached one.
+    """
     private = (f"{way} (it can read {exposure.reads})",) if exposure.reads else ()
     # The hosts that a past process reached were not recorded; a live one reports them to `Flow.reached`.
     unknown = exposure.reaches == "anything" or (past and exposure.reaches != "nothing")
@@ -127,7 +137,11 @@ def of_process(exposure: Exposure, way: str, paths: PathLabels, *, past: bool = 
 
 
 def of_knowledge(recipes: Iterable[Recipe], paths: PathLabels) -> Labels:
-    """Return the labels of passages of knowledge bases."""
+    """Return the labels of passages of knowledge bases.
+
+    They are untrusted, and private if a local document is, or if a base lists no documents. A base of documents that
+    ship with Callboard has no labels.
+    """
     from ..sandbox.launch import LIBRARY
 
     found = NOTHING
@@ -158,7 +172,7 @@ async def sends(tool: Tool, arguments: Arguments, paths: PathLabels, typed: str)
     """Return whether a call sends away arguments that the model has written.
 
     Args:
-        typed: the words of the user.
+        typed: the words of the user; a URL among them is approved.
     """
     if tool.effect == "send" or "sends" in tool.labels:
         return True

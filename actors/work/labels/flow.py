@@ -99,7 +99,7 @@ class Flow:
             self.add(of_knowledge(recipes, self.paths))
 
     def labels_of(self, recipes: Sequence[Recipe]) -> frozenset[Label]:
-        """Return the labels of a tool that searches these knowledge bases."""
+        """Return the labels of a tool that searches these knowledge bases: `outside`, `private`, both, or none."""
         from .call_labels import of_knowledge
 
         found = of_knowledge(recipes, self.paths)
@@ -107,9 +107,9 @@ class Flow:
         return frozenset(label for label, ways in said.items() if ways)
 
     def describes(self, tools: Iterable[Tool]) -> None:
-        """Add the tools offered to a model, whose descriptions by MCP servers may be untrusted.
+        """Record tools offered to a model: descriptions by MCP servers without the label `trusted` are untrusted text.
 
-        Descriptions by MCP servers without the label `trusted` count as untrusted text.
+        `check` counts them as such. They do not become labels of the run.
         """
         for tool in tools:
             if tool.origin == "mcp" and "trusted" not in tool.labels:
@@ -147,10 +147,12 @@ class Flow:
                     self.add(Labels(untrusted=(way,), private=(way,)))
 
     async def check(self, me: Actor, tool: Tool, arguments: Arguments) -> None:
-        """Ask about a call that sends data away, or warn of it; then add the labels of its result.
+        """Ask or warn the user about a call that could send private text away; then add the labels of its result.
+
+        Such a call sends data, and the run's text together with what the call reads is both private and untrusted.
 
         Raises:
-            SendingRefused: the user did not agree, or could not be asked.
+            SendingRefused: in mode `enforce`, the user did not agree, or could not be asked.
         """
         # Children, and functions without declared labels, have no labels of their own and do not send.
         if tool.origin in ("family", "function") and not tool.labels and tool.effect != "send":

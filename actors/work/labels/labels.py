@@ -84,7 +84,10 @@ class PathLabels:
 
     @cached_property
     def is_trusted(self) -> bool:
-        """True if text in files of the workspace counts as text of the user."""
+        """True if text in files of the workspace counts as text of the user: the user trusts the workspace.
+
+        True also where no workspace is possible, as in the home directory.
+        """
         from ..trust import workspace_of
 
         trusted = workspace_of(self.here, self._environ)

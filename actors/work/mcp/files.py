@@ -19,7 +19,7 @@ def load_mcp(config_dir: Path) -> McpConfig:
     """Return the MCP servers of a configuration directory.
 
     Never raises: errors in the file, or in reading it, are in `problems`, so that runs without servers still work.
-    Without a file there are no servers.
+    Without a file there are no servers. If both files exist, only `mcp.json` counts, and a warning names the other one.
     """
     first, second = config_dir / "mcp.json", user_folder("functions", config_dir) / "mcp.json"
     # Both, because a new first file takes precedence over the second.

@@ -15,7 +15,7 @@ EVERY = 0.1
 
 @final
 class Throttle:
-    """Rate limiter: the first `AT_ONCE` events pass, later ones only `EVERY` seconds apart."""
+    """Rate limiter: the first `AT_ONCE` events pass, each later one only `EVERY` seconds after the last that passed."""
 
     def __init__(self) -> None:
         self._told = 0

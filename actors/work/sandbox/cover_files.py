@@ -50,7 +50,7 @@ def cover(files: int, ours: int, inner: int, command: list[str]) -> None:
 
 
 def wait(inner: int, command: list[str]) -> None:
-    """Become `command` once the files are covered. Runs in the sandbox."""
+    """Become `command` once the files are covered; exit with `NOT_STARTED` if they are not. Runs in the sandbox."""
     environ = _environ()
     with socket.socket(fileno=inner) as channel:
         mounts = os.open("/proc/self/ns/mnt", os.O_RDONLY)

@@ -65,7 +65,10 @@ class Egress:
         self._proxy = proxy
 
     def client(self, who: Who, clock: Clock | None) -> ProxyClient:
-        """Register a process of this tool or server that is about to start, for a call with this clock."""
+        """Register a process of this tool or server that is about to start, for a call with this clock.
+
+        See `Proxy.client`.
+        """
         return self._proxy.client(who, clock)
 
     def forget(self, client: ProxyClient) -> None:
@@ -109,7 +112,10 @@ async def open_egress(me: Actor, asks: Asks, environ: Mapping[str, str], *, as_r
 
 
 def environment(client: ProxyClient, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment with the proxy variables of curl, Python, Node, git, pip and npm set."""
+    """Return the environment with the proxy variables of curl, Python, Node, git, pip and npm set to the egress.
+
+    Other proxy variables of the user, `no_proxy` included, are removed.
+    """
     kept = {name: value for name, value in env.items() if name.lower() not in _PROXY}
     url = client.url
     return {

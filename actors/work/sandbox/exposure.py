@@ -96,7 +96,7 @@ async def exposure_of(
     *,
     ours: bool = False,
 ) -> Exposure:
-    """Return the exposure of processes with these sandbox rules.
+    """Return the exposure of processes with these sandbox rules; `UNBOUNDED` if no sandbox applies or works.
 
     Args:
         grants: grants of the run; None for an MCP server, whose list of hosts can't be extended at run time.
@@ -168,7 +168,10 @@ def private_path(place: SandboxPlace, roots: Sequence[str], *, own_root: bool) -
 
 
 def secret_below(directory: str, hidden: Sequence[str] = (), *, env_files: bool = True) -> str:
-    """Return a file below a directory whose name indicates a secret; "" for none. Blocks for the search.
+    """Return a path below a directory whose name indicates a secret; "" for none. Blocks for the search.
+
+    That may be a file, a directory of secrets that is not empty, or `.git` if git tracks such a file. Directories of
+    installed packages do not count.
 
     Args:
         hidden: paths that do not count.
@@ -197,7 +200,7 @@ def is_secret_name(name: str, *, env_files: bool = True) -> bool:
 
 
 def holds_secret(names: Sequence[str]) -> bool:
-    """Return True if the parts of a path indicate a secret."""
+    """Return True if the last part of a path is the name of a secret, or any part a directory of secrets."""
     return not SECRET_DIRECTORIES.isdisjoint(names) or (bool(names) and is_secret_name(names[-1]))
 
 

@@ -98,10 +98,14 @@ class PermanentGrants(Protocol):
     """Permanent grants stored for the run's directory."""
 
     def beyond(self, tool: str, sum: str) -> list[str]:
-        """Return the grants of this tool."""
+        """Return the grants of this tool, for its program with this hash."""
 
     def add(self, tool: str, sum: str, what: str) -> None:
-        """Store another grant for this tool."""
+        """Store another grant for this tool, for its program with this hash.
+
+        Raises:
+            ConfigError: it can't be stored.
+        """
 
 
 class Grants:
@@ -140,7 +144,7 @@ class Grants:
         return granted or any(each is not None and each[0] == "allow" for each in said)
 
     def approves(self, host: str, port: int) -> bool:
-        """Return True if the user's rules allow this very host, or the hosts of one domain."""
+        """Return True if the user's rules allow this host, and do not allow all hosts or a top-level domain anyway."""
         said = None if self._rules is None else self._rules.of_host(host, port)
         return said is not None and said[0] == "allow" and not self.is_unbounded("")
 
@@ -191,7 +195,7 @@ class Grants:
         """Ask the user unless this was granted before.
 
         Raises:
-            NotAdmitted: the user refuses, or no terminal or client is attached.
+            NotAdmitted: the user refuses or can't be asked, or too many questions are open.
         """
         async with self._asking[who, what]:
             if not self.has(who, what):
@@ -200,10 +204,12 @@ class Grants:
             self.on_reach(what.removeprefix(REACH))
 
     async def asked(self, me: Actor, who: Who, what: str, text: str) -> str:
-        """Ask the user and store the answer; return `yes` or `run`.
+        """Ask the user, even if this was granted before.
+
+        Return `yes` for this process alone, and `run` for a grant that is stored for the run or permanently.
 
         Raises:
-            NotAdmitted: the user refuses, or no terminal or client is attached.
+            NotAdmitted: the user refuses or can't be asked, or too many questions are open.
         """
         token = remembers.set(None)  # a later incarnation of the run executes the process again, so it asks again
         clock = call_clock.get()
@@ -264,7 +270,7 @@ def _kind_and_name(what: str) -> tuple[str, str]:
 
 
 def means_grant(granted: str, what: str) -> bool:
-    """Return True if a grant with a pattern matches this host or variable."""
+    """Return True if a grant with a pattern matches this host or variable. The pattern `*` alone matches none."""
     kind, name = _kind_and_name(what)
     if "*" not in granted or not granted.startswith(kind) or name == "*":
         return False

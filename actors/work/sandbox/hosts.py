@@ -1,6 +1,6 @@
 """Host lists of the sandbox: syntax and matching.
 
-    api.github.com          that name, at the ports of http and https
+    api.github.com          that name, at the ports 80 and 443, as every entry without a port
     api.github.com:22       that port alone
     *.pypi.org              every name that ends so, and `pypi.org`
     localhost:8080, 10.0.0.7, [::1]:8080
@@ -29,12 +29,12 @@ def split_host(text: str) -> tuple[str, int]:
 
 
 def named(listed: Iterable[str], host: str, port: int) -> bool:
-    """Return True if a list names this very host, not by a pattern."""
+    """Return True if a list names this very host and port, not by a pattern."""
     return matches_host((each for each in listed if not each.startswith("*")), host, port)
 
 
 def matches_host(listed: Iterable[str], host: str, port: int) -> bool:
-    """Return True if a list matches this host, by its name or by a pattern."""
+    """Return True if a list matches this host and port, by the name or by a pattern."""
     name = plain(host)
     return any(_like(name, pattern) and port in ports for pattern, ports in map(_parts, listed))
 

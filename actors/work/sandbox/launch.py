@@ -114,14 +114,17 @@ class Launcher:
     async def hold(
         self, me: Actor, place: SandboxPlace, nature: Nature, asks: Asks, *, top: Actor
     ) -> HeldProcess | None:
-        """Return the confinement for a process that `me` is about to start; None if the user allows none.
+        """Return the confinement for a process that `me` is about to start.
+
+        None if no backend works and the user allows a start without a sandbox. The user may also be asked about secrets
+        that the program's file names.
 
         Args:
             asks: decides which hosts the process may reach.
             top: the actor that the egress ends with, if this call opens it.
 
         Raises:
-            ProcessError: the process needs a sandbox, and none works.
+            ProcessError: no backend works, and the user refuses or can't be asked; or the egress can't be opened.
         """
         name, ours = nature.name, is_ours(nature.file)
         # These programs check addresses themselves, so they need no list.
@@ -200,7 +203,7 @@ async def hold_server(
         writes, shows: see `Nature`.
 
     Raises:
-        ProcessError: no sandbox works.
+        ProcessError: no sandbox works, or the egress can't be opened.
     """
     way = await _found_backend()
     if way.kind == "none":
@@ -299,7 +302,10 @@ class HeldProcess:
         return sandboxed.begin(argv, env if self._client is None else by_the_door(self._client, env), cwd)
 
     def meaning(self, status: int) -> int:
-        """Return the program's own exit status. bubblewrap runs in between and exits as a shell would: 128 + signal."""
+        """Return the program's own exit status, negative for a signal.
+
+        bubblewrap runs in between and exits as a shell would: 128 + signal.
+        """
         between = self._way.kind == "bubblewrap" and self._place.profile != "open"
         return 128 - status if between and 128 < status < 128 + signal.NSIG else status
 
@@ -492,7 +498,7 @@ def named_data(place: SandboxPlace) -> tuple[str, ...]:
     """Return the directories and data files that a server's entry names, without links.
 
     A missing file is replaced with its directory, where the server may create it. A database comes with its directory:
-    SQLite and DuckDB create a journal next to it, without which nothing is written.
+    SQLite and DuckDB create a journal next to it, without which nothing is written. Executable files are left out.
     """
     found = []
     for path in place.named:
@@ -628,7 +634,11 @@ def names_database(said: str) -> bool:
 
 
 def refused_paths(said: str, cwd: str) -> list[str]:
-    """Return the absolute paths that the output reports as refused, the last one first."""
+    """Return the absolute paths that the output reports as refused, without links, the last reported one first.
+
+    Args:
+        cwd: directory that relative paths in the output start from.
+    """
     found = {}
     for pattern in _SAID:
         for match in pattern.finditer(said):

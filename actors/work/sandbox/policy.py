@@ -141,7 +141,8 @@ class NetworkNamespace(Protocol):
         """Return the command prefix that starts a program in the namespace; empty as root."""
 
     def network_to_enter(self) -> int | None:
-        """Return the descriptor of the network namespace if a process can enter it directly; else None."""
+        """Return the descriptor of the network namespace if a process can enter it directly, as only root can; else
+        None."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

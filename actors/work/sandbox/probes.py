@@ -184,12 +184,15 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """True if a sandbox works here and every finding is as expected."""
+        """True if a sandbox works here and no finding is worse than documented: none has `holds` False."""
         return bool(self.findings) and all(each.holds is not False for each in self.findings)
 
 
 async def probed() -> Probed:
-    """Run all probes under each backend that works here, the default one first."""
+    """Run all probes under each backend that works here, the default one first.
+
+    With `CALLBOARD_SANDBOX_BACKEND` set, only that backend is probed.
+    """
     findings: list[Finding] = []
     missing: dict[str, str] = {}
     default = backend().kind

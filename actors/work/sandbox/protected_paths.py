@@ -238,12 +238,14 @@ def protected_files(home: Path, config_dir: Path) -> tuple[str, ...]:
 
 
 def is_env_file(name: str) -> bool:
-    """Return True if a file of this name holds variables that may be secrets."""
+    """Return True for the name of a file of variables (`.env*`, `*.env`), unless it is that of an example."""
     return _ENV_FILE.fullmatch(name) is not None and _EXAMPLE.fullmatch(name) is None
 
 
 def env_files(directories: Sequence[str]) -> tuple[EnvFile, ...]:
     """Return the files of variables below these directories. Blocks for the duration of a search.
+
+    A result is reused for `USED_FOR` times as long as its search took, while all files in it are in their places.
 
     Args:
         directories: without links.

@@ -144,7 +144,10 @@ class Sandbox:
         return await exposure_of(place, self._shared.grants, name, roots, self._shared.exposed, ours=ours)
 
     def approves(self, host: str, port: int) -> bool:
-        """Return True if the user has named this host in `network`, or allowed it by a rule."""
+        """Return True if the user has named this host in `network`, or allowed it by a rule.
+
+        Lists and rules that allow every host, or a whole top-level domain, do not count.
+        """
         from .hosts import is_unbounded, matches_host
 
         listed = self._rules.network
@@ -209,6 +212,8 @@ class Sandbox:
     async def held(self, me: Actor, nature: Nature) -> HeldProcess | None:
         """Return the confinement for a process that `me` is about to start; None without a sandbox.
 
+        Without a working backend the user is asked, and None means that the process may start without a sandbox.
+
         Raises:
             ProcessError: the process needs a sandbox, and none works.
         """
@@ -234,7 +239,7 @@ class Sandbox:
         return self._shared.temporary is not None and self._shared.temporary.is_made
 
     def remove(self) -> None:
-        """Remove the files of the finished run. Blocks."""
+        """Remove the `/tmp` of the finished run's processes. Blocks."""
         if self._shared.temporary is not None:
             self._shared.temporary.remove()
 
@@ -386,7 +391,9 @@ async def played(
     attempt: Callable[[Beyond], Awaitable[tuple[T, HeldProcess | None]]],
     said: Callable[[T], str | None],
 ) -> tuple[T, str]:
-    """Run a process, and run it again if only the sandbox made it fail and the user grants more.
+    """Run a process; run it again if the sandbox may have made it fail and the user grants more.
+
+    It is started `MOST_ATTEMPTS` times at most.
 
     Args:
         attempt: runs the process once with the given grants; returns its result and its confinement.

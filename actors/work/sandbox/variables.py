@@ -93,7 +93,7 @@ CODE = (".sh", ".bash", ".py", ".ts", ".js", ".mjs", ".rb", ".pl")
 
 
 def looks_secret(name: str, value: str) -> bool:
-    """Return True if a variable is treated as a secret."""
+    """Return True if a variable is treated as a secret, by its name or by its value."""
     return _is_secret_name(name) or _SECRET_VALUE.search(value) is not None
 
 
@@ -123,7 +123,10 @@ def withheld(environ: Mapping[str, str], granted: Sequence[str], named: Iterable
 
 
 def is_plain(name: str, value: str) -> bool:
-    """Return True if programs commonly need a variable and its value is no secret."""
+    """Return True if programs commonly need a variable of this name.
+
+    For one that holds addresses (`ADDRESSES`), also no part of the value may be a token. Other values are not checked.
+    """
     if _is_address(name):
         return all(_PLAIN_ADDRESS.fullmatch(each) for each in _BETWEEN_ADDRESSES.split(value.strip()))
     return _is_plain_name(name)
@@ -155,7 +158,10 @@ NO_PROGRAM = Program()
 
 
 def program_in(place: Path | None) -> Program:
-    """Return the words of a program's file, or of a directory whose programs may call one another. Reads files."""
+    """Return words and hash of a program's file, or of the programs in a directory, which may call one another.
+
+    Reads `MOST_FILES` files and `LONGEST_FILE` bytes of each at most. Empty for None.
+    """
     if place is None:
         return NO_PROGRAM
     found: set[str] = set()

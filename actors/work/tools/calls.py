@@ -74,7 +74,7 @@ class CallLabels(Protocol):
     """Label checks of the run, as tool calls use them; see `work.labels`."""
 
     async def check(self, me: Actor, tool: Tool, arguments: Arguments) -> None:
-        """Raise `ToolFailed` for a call that the labels forbid."""
+        """Check a call and add the labels of its result. Raises `ToolFailed` for a call that the labels forbid."""
         ...
 
     async def heard_of_hooks(self) -> None:

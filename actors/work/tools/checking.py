@@ -120,6 +120,8 @@ def unknown(name: str, tools: Mapping[str, Offer], unlisted: Mapping[str, Offer]
 def tame(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     """Return a model's calls in a form that is safe for the history: unique ids, bounded names and arguments.
 
+    Calls beyond twice `MOST_CALLS` are dropped.
+
     A provider rejects a history with a name that could not have been offered. That would end the conversation.
     """
     seen: set[str] = set()

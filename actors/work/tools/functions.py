@@ -27,9 +27,9 @@ killed. The model receives the return value as JSON unless it is text, and an ex
     @callboard.tool(effect="keyed", timeout=10, on_error="raise")
     async def pay(order: int, call_key: str) -> str: ...
 
-`effect` declares the effect of a repeated call (`protocol/repeats`), which matters when a durable run resumes after a
-kill. A keyed function receives the key of the call as `call_key`, hidden from the model. With `on_error="raise"` an
-exception of the function fails the run, instead of the call alone.
+`effect` declares the effect of a repeated call (`protocol/interrupted_calls`), which matters when a durable run resumes
+after a kill. A keyed function receives the key of the call as `call_key`, hidden from the model. With
+`on_error="raise"` an exception of the function fails the run, instead of the call alone.
 '''
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def tool(
     Args:
         name: the name for models; by default the function's own.
         timeout: seconds of a call; None for no limit.
-        effect: the effect of a repeated call: `read`, `idempotent`, `keyed` or `write`; see `protocol/repeats`.
+        effect: the effect of a repeated call: `read`, `idempotent`, `keyed` or `write`; see
+            `protocol/interrupted_calls`.
         on_error: `tell` returns an exception to the model, which continues; `raise` fails the run.
 
     Raises:
@@ -154,7 +155,8 @@ def function_tool(
         effect, on_error: see `tool`.
 
     Raises:
-        UsageError: it has `*args`, `**kwargs` or positional-only parameters, or a type without a JSON form.
+        UsageError: it has `*args`, `**kwargs` or positional-only parameters, a type without a JSON form, or no name
+            that a model can call. Also if it is keyed and has no parameter `call_key`.
     """
     declared = declaration_of(function)
     effect = effect or declared.effect
@@ -254,7 +256,10 @@ def is_async(function: Function) -> bool:
 
 
 async def call_function(me: Actor, function: Function, values: Mapping[str, Any], *, asynchronous: bool) -> Any:
-    """Call a user's function on behalf of `me`: an async one in the caller's event loop, a plain one in a thread."""
+    """Call a user's function on behalf of `me`: an async one in the caller's event loop, a plain one in a thread.
+
+    Without a caller with an event loop of its own, an async function runs in this one.
+    """
     if not asynchronous:
         return await in_tool_thread(me.stream.run, partial(function, **values))
     host = caller.get()
@@ -545,7 +550,7 @@ class TypedAgent(Protocol[R_co]):
 
     @property
     def result(self) -> type[R_co] | Mapping[str, Any] | None:
-        """The declared type of the result."""
+        """The declared type of the result; None if the agent declares none."""
 
 
 class RunsAgents(Protocol):
@@ -605,7 +610,8 @@ class Context(Generic[D]):
             The outcome; an agent that failed does not raise. `usage` is empty, because it is part of the run's.
 
         Raises:
-            UsageError, InvalidFile, ConfigError: the agent could not start.
+            UsageError: no agent made this call, or the agent could not start.
+            InvalidFile, ConfigError: the agent could not start.
         """
         calling = self._agent
         if calling is None:

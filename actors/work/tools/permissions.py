@@ -110,7 +110,7 @@ _READABLE = 16_000
 _SHORT = 200
 
 PATTERN_TRIES = 5
-"""Maximum number of times that a question is asked again because the pattern in its answer does not match the call."""
+"""Maximum number of times that a question is asked, until the pattern in its answer matches the call."""
 
 _OPTIONS = ("yes", "always", "no")
 _RULE = "`always` allows the tool for the rest of the run; any other answer refuses the call and is sent to the model"
@@ -237,7 +237,10 @@ class Permissions:
         return tool.name in self._allowed or (tool.alias != "" and tool.alias in self._allowed)
 
     def of_host(self, host: str, port: int) -> tuple[Verdict, str] | None:
-        """Return the verdict on a network host that processes of the run want to reach, and the matching pattern."""
+        """Return the verdict on a network host that processes of the run want to reach, and the matching pattern.
+
+        None if no rule matches. The pattern is "" for a denial by an agent above.
+        """
         given: Rules = {name: "allow" for name in self._allowed if name.startswith(HOST)}
         rules = {**self._rules, **given}
         said = of_host(rules, host, port)
@@ -277,10 +280,13 @@ class Permissions:
         """Return the file access of a permitted call. Ask the user on behalf of `me` if necessary.
 
         Args:
-            hooked: verdict of hooks: `allow` skips the question, `ask` asks about a call that would be allowed.
+            hooked: verdict of hooks: `allow` skips the question, `ask` asks about a call that would be allowed. Neither
+                changes a denial or a question about a protected path, and `--yes` overrides `ask`.
 
         Raises:
-            ToolFailed: the call is refused; the text is the reason, for the model and the user.
+            CallRefused: the user refused the call.
+            ToolFailed: the call is refused for another reason, or the user refused one on a protected path. The text
+                has the reason, for the model and the user.
         """
         verdict, access = self._judged(tool, arguments, own)
         # Protected paths come first: neither `--yes` nor a hook nor an earlier answer may skip this question.
@@ -458,7 +464,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Statement of one source about a call.
 
     Attributes:
-        who: `--allow`, `config.yaml`, `what the tool does`, `the agent's file`, `an agent above`.
+        who: `--allow`, `config.yaml`, `effect of the tool`, `the agent's file`, `an agent above`.
         verdict: None if the source has no rule for the call.
         rule: the name of the rule.
         pattern: the pattern that decided; "" if none did.
@@ -664,7 +670,11 @@ class StoredAnswers:
         self._write((*(each for each in self.all() if each != own), own)[-MOST_ANSWERS:])
 
     def forget(self, tool: str | None = None) -> int:
-        """Delete the answers of one tool or of all, and return their number."""
+        """Delete the answers of one tool or of all, and return their number.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
         before = self.all()
         after = tuple(each for each in before if tool is not None and each.tool != tool)
         if after != before:
@@ -686,7 +696,10 @@ _LONGEST_PATTERN = 500
 
 
 def default_pattern(tool: Tool, arguments: Arguments) -> str:
-    """Return the pattern that the answer `always` stores for this call, as the question shows it."""
+    """Return the text that the question shows as the pattern of the answer `always`.
+
+    The command or code for a built-in tool that runs it, "" if that cannot be edited in one line; `*` for other tools.
+    """
     if not _runs(tool):
         return "*"
     subject = _answer(tool, arguments).subject

@@ -108,7 +108,7 @@ class ToolRegistry:
         self._listed: tuple[Stamp | None, dict[str, Path]] = None, {}
 
     def global_names(self) -> list[str]:
-        """Return the names of all global tools, built-in ones first."""
+        """Return the names of all global tools that `visible_tools` does not exclude, built-in ones first."""
         ours = filter(self._visible, (*OURS, *WITH_ACCOUNTS))
         return [*ours, *(name for name in self._files() if name not in _COME_WITH_IT)]
 
@@ -168,6 +168,7 @@ class ToolRegistry:
 
         Raises:
             InvalidFile: a tool's file has errors.
+            ConfigError: a `.env` file cannot be read, or the parser of a TypeScript file is not installed.
         """
         there = set(self.global_names())
         return [self._tool(name, home, options, timeout) for name in self.spelled_out(names) if name in there]
@@ -177,6 +178,7 @@ class ToolRegistry:
 
         Raises:
             InvalidFile: its tools file has errors, or there are two of them.
+            ConfigError: the parser of a TypeScript file is not installed.
         """
         path = agent_file(directory)
         if path is None:
@@ -197,6 +199,7 @@ class ToolRegistry:
 
         Raises:
             InvalidFile: the file has errors.
+            ConfigError: it is TypeScript, and its parser is not installed.
         """
         file = read_tool_file(path, agent=agent)
         errors = errors_in(file.problems)
@@ -292,7 +295,7 @@ class ToolRegistry:
 
 
 def read_tool_file(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
-    """Return a tools file with all its problems; read again only after a change. See `declare.read_tools`.
+    """Return a tools file with all its problems; read again only after a change. See `declare.read.read_tools`.
 
     Raises:
         ConfigError: the file is TypeScript, and its parser is not installed.
@@ -328,10 +331,10 @@ def agent_files(directory: Path) -> list[Path]:
 
 
 def agent_file(directory: Path) -> Path | None:
-    """Return the tools file of the agent in `directory`. In an aichat agent (`index.yaml`), the first of several wins.
+    """Return the tools file of the agent in `directory`; None if it has none.
 
     Raises:
-        InvalidFile: there are two.
+        InvalidFile: there are several. In an aichat agent (`index.yaml`) the first one wins instead.
     """
     found = agent_files(directory)
     if len(found) < 2:
@@ -345,11 +348,11 @@ def agent_file(directory: Path) -> Path | None:
 
 
 LISTED = "tools.txt"
-"""File next to it with one global tool per line; lines that begin with `#` are comments."""
+"""File next to `index.yaml` with one global tool per line; lines that begin with `#` are comments."""
 
 
 def with_listed(agent: Agent, directory: Path) -> Agent:
-    """Return the agent of an `index.yaml` with the tools of its `tools.txt`.
+    """Return the agent of an `index.yaml` with the tools of its `tools.txt`; unchanged if there is no such file.
 
     Raises:
         InvalidFile: `tools.txt` cannot be read.
@@ -404,7 +407,7 @@ class ToolSources(Protocol):
 
     @property
     def tool_options(self) -> ToolOptions | None:
-        """The tool options of the run."""
+        """The tool options of the run; None for the defaults."""
 
     @property
     def functions(self) -> tuple[Tool, ...]:

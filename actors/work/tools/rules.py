@@ -75,7 +75,7 @@ class JudgedCall:
 
     @cached_property
     def host(self) -> tuple[str, int] | None:
-        """Host and port of the call, if its subject is a URL."""
+        """Host and port of the call, if its subject is a valid URL; None otherwise."""
         if self.tool.subject != "url":
             return None
         try:
@@ -140,7 +140,10 @@ def _is_there(name: str, call: JudgedCall) -> bool:
 
 
 def of_host(rules: Rules, host: str, port: int) -> tuple[Verdict, str] | None:
-    """Return the verdict of these rules on a network host, and the longest pattern that matches it."""
+    """Return the verdict of these rules on a network host, and the longest pattern that matches it.
+
+    None if no pattern matches.
+    """
     found = []
     for name, rule in rules.items():
         if name.startswith(HOST) and isinstance(rule, str) and means(name[len(HOST) :], host, port):
@@ -149,7 +152,10 @@ def of_host(rules: Rules, host: str, port: int) -> tuple[Verdict, str] | None:
 
 
 def rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule | None:
-    """Return the rule for a tool by its names. A full name precedes patterns; of those the longest wins."""
+    """Return the rule for a tool by its names; None if there is none.
+
+    A full name precedes patterns; of those the longest wins.
+    """
     for name in called:
         if name in rules:
             return rules[name]
@@ -158,10 +164,15 @@ def rule_for(rules: Rules, called: tuple[str, ...]) -> Verdict | PermissionRule 
 
 
 def stricter(said: Verdict, other: Verdict | None) -> Verdict:
+    """Return the stricter of two verdicts; `other` does not count if it is None."""
     return said if other is None or STRICTNESS[said] >= STRICTNESS[other] else other
 
 
 def by_subject(rule: PermissionRule, call: JudgedCall) -> Verdict | None:
+    """Return the verdict of a rule's patterns on a call: on its path, its shell command, or its text.
+
+    None if no pattern applies. Further paths among the arguments count only for `deny` and `ask`.
+    """
     if call.tool.subject == "path":
         paths = PathRule.of(rule, call.here)
         said = paths.verdict(call.forms, fold=call.fold)

@@ -221,12 +221,12 @@ class SimpleCommand(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def texts(self) -> tuple[str, ...]:
         """Texts that a pattern is compared with: as written, with its assignments, without the directory of its
-        program.
+        program, with that program in lower case, and for `git` without the options before its subcommand.
         """
         return tuple(dict.fromkeys(written(text) for text in self.forms()))
 
     def forms(self) -> Iterator[str]:
-        """Yield the same texts, marked; for `git` also the form without the options before its subcommand."""
+        """Yield the texts of `texts` with their marks; see `mark`. Some may be equal."""
         if not self.marked:
             return
         program = self.marked[0].rpartition("/")[2]
@@ -265,7 +265,7 @@ class ShellLine(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=256)
 def parse(line: str, shell: Shell = "bash", depth: int = 0) -> ShellLine:
-    """Parse a line as `shell` runs it."""
+    """Parse a line as `shell` runs it. `depth` is the number of command lines around it, such as `sh -c "..."`."""
     if depth > DEEPEST:
         return ShellLine(unclear=(f"more than {DEEPEST} nested shells",), broken=True)
     found = read(line, shell)

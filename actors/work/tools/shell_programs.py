@@ -467,7 +467,7 @@ _FIND_DOES = frozenset(("-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-
 def beyond(marked: Sequence[str]) -> tuple[str, ...] | None:
     """Return the words of a command that have, or may have, effects beyond reading and printing.
 
-    None if the program is not listed here.
+    () if the command only reads and prints; None if the program is not listed here.
     """
     program = written(marked[0])
     rest = marked[1:]

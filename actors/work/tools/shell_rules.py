@@ -55,7 +55,10 @@ def judged(rows: Rows, line: str) -> Verdict | None:
 
 
 def together(found: Iterable[RuleVerdict]) -> Verdict | None:
-    """Return the combined verdict: the strictest. None if a command has none and no other is denied or asked for."""
+    """Return the combined verdict: the strictest. None if a command has none and no other is denied or asked for.
+
+    None also for no verdicts at all.
+    """
     verdicts = [each.verdict for each in found]
     if "deny" in verdicts:
         return "deny"
@@ -65,7 +68,10 @@ def together(found: Iterable[RuleVerdict]) -> Verdict | None:
 
 
 def verdicts_of(rows: Rows, line: str) -> list[RuleVerdict]:
-    """Return the verdicts on each command of a line."""
+    """Return the verdicts on each command of a line; [] if there are no patterns.
+
+    Of a line that is not understood, only denials and questions remain, and a further verdict asks about the line.
+    """
     # `allow: "*"` alone needs no parser, so it also covers lines that are not understood.
     if all(row == ("allow", "*") for row in rows):
         return [RuleVerdict(command=line, verdict="allow", pattern="*")] if rows else []

@@ -39,7 +39,7 @@ class StoredResults:
         temporary: the directory is removed with the run.
 
     Attributes:
-        kept: True if this run has written a result.
+        kept: True if this object has written a result, or a run's directory exists from an earlier incarnation.
     """
 
     def __init__(self, directory: Path, *, temporary: bool) -> None:
@@ -72,7 +72,7 @@ class StoredResults:
         return self.kept or not self._temporary
 
     def remove(self) -> None:
-        """Remove the directory of a run that has ended."""
+        """Remove the directory of a run that has ended. Does nothing for a session."""
         if self._temporary and self.kept:
             shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -87,24 +87,38 @@ class ServerAccess:
     async def token(self) -> OAuthToken | None:
         """Return the token for the next request; None for no token. No checkpoint if a valid token is in memory.
 
-        A token that can't be refreshed is used as it is: the server's answer decides what happens next.
+        None also if the token has expired and only a user can get another (see `why`): the request is sent without a
+        token, and the server's answer decides what happens next.
+
+        Raises:
+            UpstreamError: the token has expired, and the authorization server can't be reached.
+            ConfigError: a file is unusable.
         """
         if not self._looked:
             await self._reload()
         return None if self._keeper is None else await self._of(self._keeper, None)
 
     async def another(self, refused: OAuthToken | None) -> OAuthToken | None:
-        """Return a token that the server has not refused; None if only a user can get one."""
+        """Return a token that the server has not refused; None if only a user can get one (see `why`).
+
+        The token comes from a sign-in meanwhile, from a refresh, or from the client's own credentials.
+
+        Raises:
+            UpstreamError: the authorization server can't be reached.
+            ConfigError: a file is unusable.
+        """
         # Another process may have signed in since the last request.
         await self._reload()
         token = None if self._keeper is None else await self._of(self._keeper, refused)
         return token or await self._by_itself(refused, ())
 
     async def wider(self, refused: OAuthToken | None, scopes: tuple[str, ...]) -> OAuthToken | None:
-        """Return a token with more scopes from a sign-in meanwhile; None without such a sign-in.
+        """Return another token after a 403 for missing scopes; None if only a user can get one.
+
+        The token comes from a sign-in meanwhile, or from the client's own credentials (`client_credentials`).
 
         Args:
-            scopes: scopes that the server requires; stored for the next sign-in.
+            scopes: scopes that the server requires; stored for the next sign-in if there was none meanwhile.
         """
         await self._reload()
         login, keeper = self._login, self._keeper
@@ -138,7 +152,7 @@ class ServerAccess:
             return None if self._keeper is None else await self._of(self._keeper, refused)
 
     def admitted(self) -> None:
-        """Record that the user has signed in to the server."""
+        """Record a successful sign-in: the next request reads the stored token."""
         self.signed_in_at = trio.current_time()
         self.declined = self._looked = False
 
@@ -182,7 +196,10 @@ class Accesses:
         self._known: dict[Path, ServerAccess] = {}
 
     def of(self, server: Server) -> ServerAccess | None:
-        """Return the access for a server with resolved values; None for a server that uses no tokens."""
+        """Return the access for a server with resolved values; None for a server that uses no tokens.
+
+        Servers with the same address and account have one object.
+        """
         if server.sign_in is None:
             return None
         store = LoginStore(folder(self._environ), server)
@@ -243,7 +260,7 @@ class LoginStore:
         """Return the sign-in; None if there is none, or it is no longer valid.
 
         Raises:
-            ConfigError: the file can't be read.
+            ConfigError: the file can't be read, or belongs to another user.
         """
         try:
             # O_NOFOLLOW and O_NONBLOCK: another user may have put a link or a FIFO in a shared directory.
@@ -286,13 +303,17 @@ class LoginStore:
         self.tokens.write(token, server)
 
     def want(self, scopes: tuple[str, ...]) -> None:
-        """Store scopes that the server requires, which the next sign-in requests. Raises as `write`."""
+        """Store scopes that the server requires, which the next sign-in requests. Does nothing without a sign-in.
+
+        Raises:
+            ConfigError: the file can't be read or written.
+        """
         login = self.read()
         if login is not None and not set(scopes) <= {*login.wanted, *login.server.scopes}:
             self.write(msgspec.structs.replace(login, wanted=union(login.wanted, scopes)))
 
     def remove(self) -> bool:
-        """Remove the sign-in and return True if there was one.
+        """Remove the sign-in and its token; return True if there was a token.
 
         Raises:
             ConfigError: a file can't be removed.

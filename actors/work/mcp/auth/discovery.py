@@ -51,7 +51,7 @@ class DocumentGetter(Protocol):
     """Interface for downloading OAuth metadata documents."""
 
     async def get(self, url: str, what: str) -> OAuthResponse:
-        """Request a JSON object. Raises `CallboardError` without an answer."""
+        """Return the answer to a GET for a JSON object, of any status. Raises `CallboardError` without an answer."""
         ...
 
 
@@ -59,7 +59,7 @@ class DiscoveredLogin(msgspec.Struct, frozen=True, kw_only=True):
     """Result of discovery.
 
     Attributes:
-        resource: resource of the token, spelled as in the server's document.
+        resource: resource of the token, spelled as in the server's document; without one, the server's canonical URL.
         document: the server's document; None for a server without one.
         server: the authorization server.
         assumed: reason why the endpoints are the unpublished defaults of 2025-03-26; empty if they were published.
@@ -90,7 +90,7 @@ async def discover(
         trusted: getter for the document that the user names, used in place of `http`.
 
     Raises:
-        Unusable: there is no authorization server, or no safe one.
+        Unusable: there is no authorization server, or no safe one, or none was found within `WITHIN` seconds.
     """
     metadata.safe_address(url, "its `url`")
     with trio.move_on_after(WITHIN):
@@ -274,7 +274,7 @@ class _Seen(Connections):
 
 
 class GuardedAuthHttp(AuthHttp):
-    """HTTP client for OAuth that refuses private addresses.
+    """HTTP client for OAuth that refuses connections to private addresses with `ConfigError`.
 
     Args:
         environ: for proxies and certificates.

@@ -89,7 +89,10 @@ def issuer_addresses(issuer: str) -> list[str]:
 
 
 def canonical(url: str) -> str:
-    """Return a server's address as a resource (RFC 8707): lower case, no fragment, no slash without a path."""
+    """Return a server's address as a resource (RFC 8707).
+
+    Scheme and host are in lower case. A default port, the fragment, and a path that is only a slash are left out.
+    """
     parts = urlsplit(url)
     path = "" if parts.path == "/" else parts.path
     query = f"?{parts.query}" if parts.query else ""
@@ -105,7 +108,11 @@ def origin(url: str) -> str:
 
 
 def covers(resource: str, url: str) -> bool:
-    """Return True if a resource is the server at `url`, or a path above it. May raise `ValueError` for invalid URLs."""
+    """Return True if a resource is the server at `url`, or a path above it on the same origin.
+
+    A resource with a query covers only addresses with that query; one with a fragment or a user name covers none. May
+    raise `ValueError` for invalid URLs.
+    """
     claimed, ours = urlsplit(resource), urlsplit(url)
     if claimed.fragment or claimed.username is not None or origin(resource) != origin(url):
         return False
@@ -240,8 +247,8 @@ def scopes_for(
 ) -> tuple[str, ...]:
     """Return the scopes of a first login: the user's, else the challenge's, else the resource's.
 
-    Without any scopes the authorization server chooses. `offline_access` is added to the others where the server
-    supports it, to get a refresh token.
+    () leaves the choice to the authorization server. `offline_access` is added to scopes of the challenge or the
+    resource if the server supports it, to get a refresh token; never to the user's.
     """
     if configured is not None:
         return configured

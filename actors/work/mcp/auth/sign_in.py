@@ -59,6 +59,7 @@ class RefusedRequest(msgspec.Struct, frozen=True):
 
     Attributes:
         advertised: address of its metadata; empty if it names none.
+        scopes: scopes that it requires; empty if it names none.
         private: True if the answer came from a private address.
     """
 
@@ -78,7 +79,7 @@ async def sign_in(
         scopes: additional scopes to request.
 
     Raises:
-        UsageError: the entry has nothing to sign in to.
+        UsageError: the entry needs no sign-in: a local program, one with a fixed header, or one with OAuth turned off.
         ConfigError: there is no way to sign in, or no safe one.
         OAuthRefused: the user or the authorization server refused.
         NobodyToAsk: the user did not sign in in time.
@@ -139,10 +140,10 @@ async def sign_in(
 
 
 async def sign_out(store: LoginStore, environ: Mapping[str, str]) -> tuple[bool, str]:
-    """Remove the stored token and revoke it.
+    """Remove the stored sign-in and token, then revoke the token at the authorization server.
 
     Returns:
-        True if there was a token; and the reason why it could not be revoked, empty on success.
+        True if there was a token; and the reason why it could not be revoked, empty on success or without a token.
 
     Raises:
         ConfigError: the files can't be removed.
@@ -163,10 +164,10 @@ async def sign_out(store: LoginStore, environ: Mapping[str, str]) -> tuple[bool,
 
 
 async def probe(server: Server, environ: Mapping[str, str]) -> RefusedRequest:
-    """Return the challenge that the server sends for a request without a token.
+    """Return the challenge that the server sends for a request without a token; empty if it sends none.
 
     `initialize` is sent first. A server of 2026-07-28 alone may answer it with 400 and no challenge, so without a
-    challenge `server/discover` follows.
+    challenge `server/discover` follows. A server of type `sse` gets one GET instead.
 
     Raises:
         McpLost: the server can't be reached.
@@ -221,7 +222,7 @@ async def _answer_to(
 
 
 def read_challenge(header: str) -> RefusedRequest:
-    """Parse a `WWW-Authenticate` header."""
+    """Return the Bearer challenge of a `WWW-Authenticate` header; an empty one if it has none."""
     challenge = challenge_of(header, "bearer")
     parameters = {} if challenge is None else challenge.parameters
     return RefusedRequest(parameters.get("resource_metadata", ""), words(parameters.get("scope")))
@@ -308,7 +309,7 @@ class OAuthClient(msgspec.Struct, frozen=True, kw_only=True):
     method: Method = "none"
 
     def __repr__(self) -> str:
-        """Return a text without the secret."""
+        """Return a text without secret and private key."""
         return f"OAuthClient({self.id!r})"
 
 
@@ -347,7 +348,7 @@ async def registered(
     """Register a client dynamically.
 
     Raises:
-        Unusable: the server refuses, or registers a client that this program can't act as.
+        Unusable: the server has no endpoint for it, refuses, or registers a client that this program can't act as.
         UpstreamError: there was no answer.
     """
     if server.registration_endpoint is None:

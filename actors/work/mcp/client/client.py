@@ -104,8 +104,9 @@ class McpClient:
         pid: pid of its process, for a stdio server.
         hint: returns the note for a text that the sandbox caused, "" for none; None for a server without a sandbox.
         pending: number of active requests.
-        dropped: number of notifications about finished requests.
-        on_exchange: called with the method and the duration in seconds of each request, successful or not.
+        dropped: number of ignored notifications: invalid ones, and progress that no active call asked for.
+        on_exchange: called with the method and the duration in seconds of each request, successful or not. Time in the
+            queue does not count.
     """
 
     link: Link
@@ -163,7 +164,7 @@ class McpClient:
         return self.link.modern
 
     async def shake_hands(self, remembered: str) -> None:
-        """Agree on a revision; called by `connect`.
+        """Agree on a revision; called by `connect`. In the modern era, wait for the first subscription too.
 
         Raises:
             McpError, McpLost: as `Handshake.shake`.
@@ -200,7 +201,12 @@ class McpClient:
     async def tools(self) -> list[model.McpTool]:
         """Return all tools of the server; [] if it declares none. Unreadable tools are left out and logged.
 
-        Over HTTP the same happens to a tool with invalid `x-mcp-header` annotations, as the specification requires.
+        In the modern era over HTTP, tools with invalid `x-mcp-header` annotations are left out and logged as well, as
+        the specification requires. Of several tools with one name the first counts.
+
+        Raises:
+            McpError: the server refuses, or its list is invalid or exceeds `MAX_PAGES` or `MAX_LISTED`.
+            McpLost: the connection broke.
         """
         tools = await self._listed("tools/list", "tools", model.McpTool)
         if self.modern and self._over_http:
@@ -213,15 +219,18 @@ class McpClient:
         return tools
 
     async def resources(self) -> list[model.Resource]:
-        """Return all resources, as `tools` does."""
+        """Return all resources, as `tools` does; also [] if the server does not implement the method."""
         return await self._listed("resources/list", "resources", model.Resource)
 
     async def prompts(self) -> list[model.McpPrompt]:
-        """Return all prompts, as `tools` does."""
+        """Return all prompts, as `tools` does; also [] if the server does not implement the method."""
         return await self._listed("prompts/list", "prompts", model.McpPrompt)
 
     async def subscribe(self, uri: str) -> None:
-        """Subscribe to a resource: `on_change(uri)` is called when it changes."""
+        """Subscribe to a resource: `on_change(uri)` is called when it changes.
+
+        In the modern era this does not wait for the server; in the old era it does, and raises as `request`.
+        """
         if self.modern:
             self._listening.add(uri)
         else:
@@ -232,7 +241,10 @@ class McpClient:
         await self.request("server/discover" if self.modern else "ping", {})
 
     async def set_level(self, level: str) -> None:
-        """Set the log level of the server, `debug` to `emergency`."""
+        """Set the log level of the server, `debug` to `emergency`.
+
+        In the modern era, later requests carry the level. In the old era a request sets it; raises as `request`.
+        """
         if self.modern:
             self._meta = {**self._meta, model.META_LOG_LEVEL: level}
         else:
@@ -290,14 +302,19 @@ class McpClient:
         caller: CallOrigin | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, Json]:
-        """Send a request of any method and return its raw result, after any number of questions up to `MAX_ROUNDS`.
+        """Send a request of any method and return its final raw result.
+
+        Questions of the server are answered and the request repeated, up to `MAX_ROUNDS` times. In the old era a
+        request is repeated once after the user has opened the pages that the server demands. A task is followed to its
+        end.
 
         Args:
             headers: additional HTTP headers.
 
         Raises:
-            McpError: the server refused it, or its answer is invalid.
-            McpLost: the connection broke. The request may have been executed.
+            McpError: the server refused it, its answer is invalid, or its task failed.
+            McpUnsent: the connection broke, and the request has not been executed.
+            McpLost: the connection broke, and the request may have been executed.
         """
         more: dict[str, Json] = {}
         pause = FIRST_PAUSE
@@ -447,7 +464,7 @@ class McpClient:
             caller.on_progress(progress)
 
     def log(self, level: str, text: str) -> None:
-        """Log a message of the client itself about the server."""
+        """Pass a message of the client itself about the server to `on_log`, if there is one."""
         if self._on_log is not None:
             self._on_log(model.LogMessage(level=level, logger="callboard", data=text))
 
@@ -512,7 +529,10 @@ class Listening:
                 self._on_change(uri)
 
     async def settled(self) -> None:
-        """Wait until the server has acknowledged or refused the subscription, at most `HEARD_WITHIN` seconds."""
+        """Wait until the server has acknowledged or refused the subscription, at most `HEARD_WITHIN` seconds.
+
+        Returns at once if nothing was subscribed.
+        """
         if self._ref is not None:
             with trio.move_on_after(HEARD_WITHIN):
                 await self._settled.wait()
@@ -523,7 +543,10 @@ class Listening:
         self.begin()
 
     def begin(self) -> None:
-        """Open a subscription of the modern era to everything available, replacing the current one."""
+        """Open a subscription of the modern era to everything available, replacing the current one.
+
+        Does nothing without `on_change`, or if there is nothing to subscribe to.
+        """
         wanted = self._wanted()
         if self._on_change is None or not wanted:
             return
@@ -600,7 +623,7 @@ class TaskFollower:
         server: name of the server.
         ask: sends requests.
         questions: answers questions of the server.
-        owner: actor whose shield covers the last request, for a call without an origin.
+        owner: actor whose shield protects `tasks/cancel` after a cancellation, for a call without an origin.
         timeout: seconds for one request.
     """
 
@@ -613,10 +636,16 @@ class TaskFollower:
         self._looks = 0
 
     async def result(self, created: Mapping[str, Json], caller: CallOrigin | None) -> dict[str, Json]:
-        """Return the result of the call.
+        """Poll the task until it ends, answer its questions, and return the result of the call.
+
+        If the caller is cancelled, the task is cancelled too.
+
+        Args:
+            created: handle of the task, as the server returned it.
 
         Raises:
-            McpError: the task has failed, was cancelled by the server, or is unknown to it.
+            McpError: the task has failed, was cancelled by the server, or is unknown to it. Also if a status is
+                invalid, or a request was not answered in time.
             McpLost: the connection broke.
         """
         task = self._read(created)

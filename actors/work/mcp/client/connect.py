@@ -69,6 +69,8 @@ async def connect(
 ) -> AsyncIterator[McpClient]:
     """Yield a client of the server, started and initialized within its `start_timeout_seconds`.
 
+    Downloads by package runners do not count as start time.
+
     `me` owns the connection, which ends when the block ends or when `me` does. If the connection is lost, `me` crashes
     with `McpLost`.
 
@@ -84,7 +86,8 @@ async def connect(
         place: sandbox rules of its process; None for no sandbox.
 
     Raises:
-        McpLost: the server could not be started or reached; the text ends with its last stderr output.
+        McpLost: the server could not be started or reached, or was not ready in time. The text quotes the last stderr
+            output of a stdio server.
         McpError: there is no common revision, or the server refuses the handshake.
     """
     client = McpClient(me, server, abilities, host=host, on_change=on_change, on_log=on_log, version=VERSION)
@@ -313,7 +316,7 @@ def names_runner(line: str, directory: Path) -> bool:
 
 
 async def is_downloading(process: Process) -> bool:
-    """Return True while no process of the tree is the server's own."""
+    """Return True while the tree has processes and each belongs to a package runner, its sandbox, or its downloads."""
     pids = await process.members()
     return bool(pids) and await trio.to_thread.run_sync(_are_runners, pids)
 
@@ -324,7 +327,7 @@ def _are_runners(pids: Iterable[int]) -> bool:
 
 
 def is_of_runner(words: list[str]) -> bool:
-    """Return True if a command line is a package runner's, or belongs to a program around or below it."""
+    """Return True if a command line is that of a package runner, of its sandbox, or of a program it downloads with."""
     name = os.path.basename(words[0].split(" ")[0])  # noqa: PTH119 - as above; npm calls itself "npm exec PACKAGE"
     if name in RUNNERS | _AROUND:
         return True

@@ -9,7 +9,7 @@ A 401 or 403 to `server/discover` does not reveal the revision, so `initialize` 
 without a token. If that is refused as well, the 401 is raised, because it explains how to sign in. A server without
 `initialize` would only complain about a missing header.
 
-A server that spoke an older revision the last time is not probed again.
+A server that spoke an older revision the last time gets `initialize` at once, and is probed only if it refuses that.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Handshake:
         """Agree on a revision, starting with the one of the last connection ("" if unknown).
 
         Raises:
-            McpError: there is no common revision.
+            McpError: there is no common revision, or the server refuses the handshake or answers it invalidly.
             McpLost: the server was lost meanwhile.
         """
         if remembered in model.HANDSHAKE:

@@ -100,7 +100,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_pinned(self) -> bool:
-        """True if every installation yields the same package."""
+        """True if each specifier names one exact version, so that the package need not be looked up again."""
         if self.manager == "npm":
             matches = map(_NPM.fullmatch, self.specs)
             return all(match is not None and _EXACT.fullmatch(match["version"] or "") for match in matches)
@@ -201,17 +201,19 @@ def _parted(
 async def installed(
     me: Actor, server: Server, environ: Mapping[str, str], place: SandboxPlace, log: Callable[[str], None]
 ) -> tuple[Server, tuple[str, ...]]:
-    """Return the server as started from its installed package, and the directory to show in its sandbox.
+    """Return the entry with a command that starts the installed package, and the directory to show in its sandbox.
 
-    Returns the unchanged server and no directory if its command line is not a known form of a runner.
+    Installs the package if it is missing or outdated; if that fails, an older installation is used. Returns the
+    unchanged server and no directory if the runner itself must start: its command line has no known form, the user
+    determines the place of packages, the package manager is missing, or the package has no program of its name.
 
     Args:
         environ: environment of Callboard.
         place: sandbox rules of the server; the installation has the same ones with other writable paths.
-        log: called with a line when a download starts.
+        log: called with a line when a download starts, or when something else is started in place of the new package.
 
     Raises:
-        McpUnsent: the package can't be installed; the text has the reason.
+        McpUnsent: the package can't be installed, and no older installation exists; the text has the reason.
     """
     package = package_of(server.command, server.args)
     env = server.environment(environ)

@@ -3,7 +3,8 @@
 `elicitation/create` goes to the user, `sampling/createMessage` to a model; `roots/list` is answered directly. Each
 question is a child actor of the call that it belongs to. So it is escalated from there with its path, and ends with the
 call. A server of the old era does not name the call that its request belongs to. If several calls are active, the
-connection's owner asks, and the oldest call's host answers. If the calls are of several runs, the request is refused.
+connection's owner asks, and the oldest call's host answers. If the calls are of several runs, or there is no call, only
+the connection's own host answers. Without that host a question to the user counts as cancelled, and sampling fails.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class ServerQuestions:
         """Return the answers to these questions, which are asked concurrently.
 
         Raises:
-            McpError: a question can't be answered, or there are too many.
+            McpError: a method is not supported, the call has ended, or there are more than `AT_ONCE` questions.
+            CallboardError: the host failed to answer.
         """
         if len(asked) > AT_ONCE:
             raise McpError(
@@ -79,7 +81,11 @@ class ServerQuestions:
     def take(
         self, request: jsonrpc.Request, about: int | None, caller: CallOrigin | None, respond: Callable[[bytes], None]
     ) -> None:
-        """Start to answer a request of the server, on behalf of the call `about`, if that is known. Does not wait."""
+        """Start to answer a request of the server, on behalf of the call `about`, if that is known. Does not wait.
+
+        Args:
+            respond: called with the encoded result or failure, unless the server cancels its request.
+        """
         id = request.id
         if request.method == "ping":
             respond(jsonrpc.encode_result(id, {}))
@@ -107,13 +113,13 @@ class ServerQuestions:
         ref.on_end(respond_at_end)
 
     def take_back(self, id: jsonrpc.Id) -> None:
-        """Handle the server's cancellation of its request."""
+        """End a question whose request the server has cancelled; it gets no response."""
         ref = self._open.pop(id, None)
         if ref is not None:
             ref.cancel()
 
     def call_over(self, call: int) -> None:
-        """End the questions of a call that is answered or cancelled."""
+        """End the questions of a call that is answered or cancelled; the server gets a failure for each."""
         for id in self._of_call.pop(call, ()) if self._of_call else ():
             if (ref := self._open.get(id)) is not None:
                 ref.cancel()
@@ -146,7 +152,10 @@ class ServerQuestions:
 
 
 def pages(refusal: McpError) -> dict[str, ServerQuestion]:
-    """Return the pages that the user must open before a refused request can be repeated, as questions."""
+    """Return the pages that the user must open before a refused request can be repeated, as questions.
+
+    Empty if the refusal does not demand that (code `URL_ELICITATION_REQUIRED`).
+    """
     data = refusal.data if refusal.rpc_code == URL_ELICITATION_REQUIRED else None
     listed = data.get("elicitations") if isinstance(data, dict) else None
     each = [page for page in listed if isinstance(page, dict)] if isinstance(listed, list) else []

@@ -1,8 +1,9 @@
 """Links over HTTP: Streamable HTTP in both eras, and the older HTTP with server-sent events.
 
 **Both.** The configured headers, and tokens (`auth.access`), are sent to the configured origin only. A redirect is
-followed if it has the same origin and keeps the method, such as one that adds a slash. Answers have no time limit here,
-since a call has its own and a server may be silent for all of it. Only connecting and writing are limited.
+followed if it keeps the method and the origin, such as one that adds a slash. One from http to https of the same host
+is followed too. Answers have no time limit here, since a call has its own and a server may be silent for all of it.
+Only connecting and writing are limited.
 
 **Streamable HTTP** (`HttpLink`). Every request is a POST of its own, sent in the requesting task. Its answer is JSON,
 or an event stream in which the server may send other messages first. So no single connection carries all requests. A
@@ -146,7 +147,10 @@ class HttpServerAccess:
         body: bytes | None = None,
         once: bool = False,
     ) -> httpx.Response:
-        """Send a request and wait for status and headers of its answer. The caller reads it with `read`, or closes it.
+        """Send a request and return its response, whatever the status, as soon as its headers have arrived.
+
+        The caller reads the response with `read`, or closes it. Allowed redirects are followed. A request that the
+        server refuses for its token is repeated with another token, if there is one, up to `TRIES` times.
 
         Args:
             what: purpose of the request, for errors.
@@ -157,7 +161,7 @@ class HttpServerAccess:
         Raises:
             McpUnsent: the server was not reached.
             McpLost: the connection broke.
-            McpError: the request can't be sent, or there is an error in getting a token for it.
+            McpError: the request can't be sent, its token can't be fetched, or more than `REDIRECTS` redirects follow.
         """
         url = url or self.url
         if self._access is None:
@@ -235,7 +239,7 @@ class HttpServerAccess:
 
         Raises:
             McpLost: the connection broke.
-            McpError: it has an encoding that was not requested.
+            McpError: its content encoding is unknown or invalid, or `take` met an event that is too long.
         """
         stream = response.stream
         assert isinstance(stream, Exchange)
@@ -259,7 +263,7 @@ class HttpServerAccess:
         """Return the whole body. Its connection is released afterwards.
 
         Raises:
-            McpError: it is longer than the server's message limit.
+            McpError: it is longer than the server's message limit, or its content encoding is unknown or invalid.
             McpLost: the connection broke.
         """
         body = bytearray()
@@ -271,7 +275,10 @@ class HttpServerAccess:
         return bytes(body)
 
     async def refused(self, response: httpx.Response, what: str, *, session: bool = False) -> McpError:
-        """Return the error for an answer with an error status; see `texts.refusal`."""
+        """Return the error for an answer with an error status; see `texts.refusal`.
+
+        Reads up to `REFUSAL` bytes of its explanation for at most `REFUSAL_WITHIN` seconds, and closes the response.
+        """
         body = bytearray()
         try:
             with trio.move_on_after(REFUSAL_WITHIN):
@@ -417,12 +424,15 @@ def version_in(outgoing: OutgoingCall) -> str:
 
 
 def content_type(response: httpx.Response) -> str:
-    """Return the content type of an answer, without parameters."""
+    """Return the content type of an answer in lower case, without parameters; "" if it names none."""
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def within_origin(url: httpx.URL, target: httpx.URL) -> bool:
-    """Return True if `target` has the origin of `url`: same scheme, host and port, or the same host with https."""
+    """Return True if `target` has the origin of `url`, or that of the same host with https in place of http.
+
+    The second case requires the default port in both.
+    """
     if (url.scheme, url.host, url.port) == (target.scheme, target.host, target.port):
         return True
     upgraded = (url.scheme, url.port, target.scheme, target.port) == ("http", None, "https", None)
@@ -466,7 +476,7 @@ RETRY = 1.0
 
 MIN_RETRY, MAX_RETRY = 0.1, 60.0
 STREAM_TRIES = 5
-"""Failed requests in a row for a stream at most."""
+"""Requests that try to resume one broken response, at most."""
 
 _NAMED = {
     "tools/call": "name",
@@ -532,12 +542,17 @@ class ResponseReading:
         raise refused(self._web.server.name, self.about, self.answer.error)
 
     def begin_again(self) -> None:
-        """Prepare for the bytes of a response that resumes a broken one."""
+        """Prepare for a response that resumes a broken one: discard a partial event, keep its id and retry interval."""
         old, self.parser = self.parser, SseParser(self._web.server.max_message_bytes)
         self.parser.last_id, self.parser.retry = old.last_id, old.retry
 
     def take(self, data: bytes) -> bool:
-        """Process the next bytes of an event stream. Return True if they complete the answer."""
+        """Process the next bytes of an event stream. Return True if they complete the answer.
+
+        Raises:
+            McpError: an event is not a message.
+            UpstreamError: an event is too long.
+        """
         for event in self.parser.feed(data):
             self.events += 1
             if event.kind == "message" and event.data:
@@ -547,7 +562,11 @@ class ResponseReading:
         return False
 
     def take_messages(self, data: bytes) -> None:
-        """Process a body with one message or several."""
+        """Store the answer among the messages of `data`, and pass notifications and requests on to the receiver.
+
+        Raises:
+            McpError: the data is not a message.
+        """
         for message in self._web.messages(data, self.what):
             self._take(message)
 
@@ -570,7 +589,7 @@ class HttpLink(WebLink):
         self._listens = trio.Event()
 
     async def live(self, own: Actor) -> NoReturn:
-        """Body of the link's own actor: wait until the link is lost, then crash."""
+        """Body of the link's own actor: wait until the link is lost, then crash with the reason."""
         self.own = own
         own.started()
         await self._gone.wait()
@@ -578,7 +597,7 @@ class HttpLink(WebLink):
         raise self.lost
 
     async def close(self) -> None:
-        """End the session on the server, if there is one, and close all connections."""
+        """End the session on the server, if there is one, and close all connections. Takes `DELETE_WITHIN` at most."""
         if self._session and self.lost is None:
             with trio.move_on_after(DELETE_WITHIN), suppress(McpError):  # the server also ends unused sessions itself
                 response = await self._web.send("DELETE", "the request to end the session", headers=self._headers(""))
@@ -750,7 +769,7 @@ _LISTENING = "the event stream"
 async def open_sse(
     me: Actor, server: Server, receiver: Receiver, environ: Mapping[str, str], access: ServerAccess | None = None
 ) -> AsyncIterator[SseLink]:
-    """Yield a link to a server that has named its endpoint.
+    """Yield a link to a server, once its stream is open and has named the endpoint. Waits for that without a limit.
 
     Args:
         environ: for proxies and certificates, see `TrioTransport`.
@@ -758,7 +777,9 @@ async def open_sse(
 
     Raises:
         ConfigError: the server's address or a header is invalid.
-        McpError, McpLost: there is no such stream.
+        McpUnsent: the server was not reached.
+        McpLost: the stream ended before it named the endpoint.
+        McpError: the server refuses the stream, or names an invalid endpoint or one of another origin.
     """
     link = SseLink(HttpServerAccess(server, environ, access), receiver)
     try:
@@ -817,7 +838,7 @@ class SseLink(WebLink):
             raise
 
     def close(self) -> None:
-        """Close the stream; active requests fail."""
+        """Close the stream; active requests fail with `McpLost`, later ones with `McpUnsent`."""
         self._lose(McpLost(f"the connection to {self._web.who} was closed"))
 
     def _lose(self, error: McpError) -> None:

@@ -75,7 +75,7 @@ class Receiver(Protocol):
     """Receiver of a server's unsolicited messages. `about` is their request, where the transport knows it."""
 
     def on_request(self, request: Request, about: OutgoingCall | None) -> None:
-        """Handle a request of the server; answer with `Link.respond`."""
+        """Handle a request of the server: answer it with `Link.respond`, now or later. Never waits."""
         ...
 
     def on_notification(self, notification: Notification, about: OutgoingCall | None) -> None:
@@ -99,15 +99,20 @@ class Link(Protocol):
         """Send a request and wait for its result.
 
         Raises:
-            McpError: the server refused; `code`, `data` are the wire's.
-            McpLost: the connection broke, or had broken before; the text ends with the server's last stderr output.
+            McpError: the server refused; `rpc_code` and `data` are those of its JSON-RPC error.
+            McpUnsent: the connection broke before the server received the request, which may be sent again.
+            McpLost: the connection broke, and the server may have executed the request. For a stdio server the text
+                quotes its last stderr output.
         """
         ...
 
     def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        """Send a notification as soon as possible. Never waits; it is dropped if the link is lost."""
+        """Send a notification as soon as possible. Never waits; it is dropped if the link is lost or its queue full."""
         ...
 
     def respond(self, message: bytes, about: OutgoingCall | None = None) -> None:
-        """Answer a request of the server (see `jsonrpc.encode_result`, `encode_failure`). Never waits."""
+        """Answer a request of the server (see `jsonrpc.encode_result`, `encode_failure`).
+
+        Never waits; the answer is dropped in the same cases as a notification.
+        """
         ...

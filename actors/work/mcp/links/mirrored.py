@@ -29,8 +29,9 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 
 def header_paths(schema: Json) -> Paths:
-    """Return the paths of the values in a call's arguments that are also sent as headers, with the names of the
-    headers.
+    """Return the paths in a call's arguments whose values are also sent as headers, with the headers' names.
+
+    Properties with an invalid annotation are skipped.
     """
     return dict(_found(schema, ()))
 
@@ -52,7 +53,10 @@ def header_fault(schema: Json) -> str:
 
 
 def param_headers(paths: Paths, arguments: Mapping[str, Json]) -> dict[str, str]:
-    """Return the headers that repeat arguments of a call; a missing argument has none."""
+    """Return the headers that repeat arguments of a call.
+
+    Arguments that are missing, or neither texts, integers nor booleans, have no header.
+    """
     headers: dict[str, str] = {}
     for path, name in paths.items():
         value: Json = arguments

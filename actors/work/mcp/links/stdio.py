@@ -90,7 +90,7 @@ async def open_stdio(
     place: SandboxPlace | None = None,
     shows: tuple[str, ...] = (),
 ) -> AsyncIterator[StdioLink]:
-    """Start the server's process, which ends with `me`, together with its descendants.
+    """Start the server's process and yield the link to it. The process and its descendants end with `me`.
 
     Args:
         environ: environment of Callboard, of which the server gets the part that its entry names.
@@ -99,7 +99,7 @@ async def open_stdio(
         shows: directories that it must see, such as that of its package.
 
     Raises:
-        McpLost: it could not be started; the text has the reason.
+        McpUnsent: it could not be started; the text has the reason.
     """
     try:
         held = None
@@ -211,7 +211,7 @@ class StdioLink:
             self._send(message)
 
     def close(self) -> None:
-        """Fail active requests, since the owner is finished with the server."""
+        """Lose the link: active requests fail, later ones raise `McpUnsent`. The process ends with its owner."""
         self._lose("is being stopped", "")
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class StdioLink:
             self._more.set()
 
     async def write(self, _: Actor) -> None:
-        """Body of the writer: empty the outbox until the server closes its input."""
+        """Body of the writer: empty the outbox until the server closes its input, then lose the link and crash."""
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             while True:
                 await self._more.wait()
@@ -260,7 +260,7 @@ class StdioLink:
     # --- receiving --------------------------------------------------------------------------------------------
 
     async def read(self, _: Actor) -> None:
-        """Body of the reader: process the server's output until it ends."""
+        """Body of the reader: process the server's output until it ends or the link is lost, then crash."""
         lines = LineSplitter(self._server.max_message_bytes)
         stdout = self.process.stdout
         assert stdout is not None
@@ -459,7 +459,10 @@ class LineSplitter:
         self._tail = b""
 
     def feed(self, data: bytes) -> list[bytes | LineTooLong]:
-        """Return the lines that end in `data`, in order."""
+        """Return the lines that end in `data`, in order. A line may include its newline.
+
+        A line beyond the limit is a `LineTooLong` in the result.
+        """
         # The common case: a read of exactly one line is returned without a copy, its newline included.
         if not self._size and data.count(b"\n") == 1 and data[-1:] == b"\n":
             return [data] if len(data) <= self._limit else [LineTooLong(len(data) - 1, data[:HEAD], data[-TAIL:])]
@@ -473,14 +476,16 @@ class LineSplitter:
 
     @property
     def endless(self) -> bool:
-        """True if the current line counts as endless: far too long, or long without a message's beginning."""
+        """True if the incomplete line is no message: beyond the limit of `LONGEST`, or beyond `JUNK` bytes without a
+        message's beginning.
+        """
         if self._size <= JUNK:
             return False
         return self._size > max(ENDLESS * self._limit, LONGEST) or self.beginning.lstrip()[:1] not in (b"{", b"[")
 
     @property
     def beginning(self) -> bytes:
-        """First bytes of the current line."""
+        """First bytes of the incomplete line, `HEAD` at most."""
         return self._head or b"".join(self._pieces[:1])[:HEAD]
 
     def _add(self, piece: bytes) -> None:

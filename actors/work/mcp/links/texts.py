@@ -108,8 +108,14 @@ def refusal(
 ) -> McpError:
     """Return the error for an answer with an error status.
 
+        McpSignInNeeded    401, or 403 for missing scopes, if a sign-in can help
+        McpUnauthorized    other 401 and 403
+        McpUnsent          the server no longer knows the session
+        McpError           the body is a JSON-RPC error
+        HttpRefused        every other status
+
     Args:
-        what: the requested method.
+        what: description of the request.
         body: beginning of the answer's body.
         session: True if the request named a session.
         why: reason for the missing token, if it is known.
@@ -161,7 +167,7 @@ def _failure(body: bytes) -> ErrorResponse | None:
 
 
 def lacking(response: httpx.Response) -> tuple[str, ...] | None:
-    """Return the scopes that a refused request lacks; None if it was refused for another reason."""
+    """Return the scopes that a refused request lacks, () if the server names none; None for another reason."""
     challenge = challenge_of(response.headers.get("www-authenticate", ""), "bearer")
     if challenge is None or challenge.parameters.get("error") != "insufficient_scope":
         return None

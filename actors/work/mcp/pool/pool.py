@@ -126,7 +126,11 @@ class Leases:
     def key(self, name: str, by: str = "") -> PoolKey:
         """Return the key of the server with this name.
 
+        Args:
+            by: sharer of the server; "" for every run.
+
         Raises:
+            UsageError: there is no such server, or its entry is invalid.
             ConfigError: its entry lacks a value.
             NotFetched: it needs a secret that must be fetched first; see `prepare`.
         """
@@ -169,10 +173,11 @@ class Leases:
         return self.pool_in_use
 
     async def acquire(self, lease: Lease[PoolKey, LiveServer], me: Actor) -> LiveServer:
-        """Enter a lease for `me`.
+        """Enter a lease for `me`; starts the server if it does not run.
 
         Raises:
-            McpError, McpLost: the server could not be started.
+            McpLost: the server failed to start, has failed too often, or found no free slot of `max_servers` in time.
+            CallboardError: another error of its start; see `connect`.
         """
         key = lease.key
         cold = key not in self.pool
@@ -193,7 +198,7 @@ class Leases:
                 del self.opening.causes[key]
 
     async def learned(self, key: PoolKey) -> None:
-        """Wait for a running server's new tool list, if the server has announced a change."""
+        """Wait for a running server's new tool list, if the server has announced a change; otherwise return at once."""
         live = self.opening.live.get(key)
         if live is not None and live.open:
             await live.learned.wait()
@@ -310,9 +315,10 @@ class LiveServer:
     Attributes:
         me: the actor that owns it.
         client, catalog: set once it is open.
-        since: time when its start began.
+        since: time when its start began, by trio's clock.
         busy: number of current uses.
-        used: time when the last use ended.
+        used: time when the last use ended, by trio's clock.
+        open: True once it has connected and listed its tools.
         may_warn: limits how many of its log messages become warnings.
         changed: True if its tools have changed since the last request for them.
         learning: True while a task requests its tools.
@@ -405,7 +411,10 @@ class ServerOpener:
 
     @asynccontextmanager
     async def open(self, me: Actor, key: PoolKey) -> AsyncIterator[LiveServer]:
-        """Run one server from its start to its end, in the task of the actor that owns it."""
+        """Run one server from its start to its end, in the task of the actor that owns it.
+
+        Yield it once it is connected and its tools are listed. Requires `starts`. Raises as `connect`.
+        """
         from ..client.connect import connect
 
         live = self.live[key]
@@ -598,7 +607,7 @@ class Catalogs:
         self._known: dict[str, ServerCatalog] = {}
 
     def get(self, digest: str) -> ServerCatalog | None:
-        """Return the newest catalog; None if the server never ran, or its file is missing or invalid."""
+        """Return the catalog in memory, otherwise the one on disk; None if that is missing, invalid or too large."""
         if digest not in self._known:
             with suppress(OSError, *UNREADABLE):
                 path = self._file(digest)
@@ -607,7 +616,7 @@ class Catalogs:
         return self._known.get(digest)
 
     def put(self, digest: str, catalog: ServerCatalog) -> None:
-        """Store a catalog in memory, and on disk if possible."""
+        """Store a catalog in memory; also on disk, unless it is too large or the disk refuses it."""
         self._known[digest] = catalog
         data = msgspec.json.encode(catalog)
         if len(data) > MAX_CATALOG_BYTES:

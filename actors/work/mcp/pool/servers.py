@@ -162,7 +162,7 @@ class McpServers:
         return scope
 
     def of_run(self, run: str) -> ServerScope:
-        """Return the scope of a whole run."""
+        """Return the scope of a whole run, created at first use; `end_run` closes it."""
         scope = self.runs.get(run)
         if scope is None:
             scope = self.runs[run] = ServerScope(self, run, "")
@@ -175,7 +175,7 @@ class McpServers:
             scope.close()
 
     def used(self, key: PoolKey) -> None:
-        """Handle the end of a use: while a start waits for a slot, all unused leases of this server are released."""
+        """Release all kept leases of a server that every run shares, after a use, if a start waits for a slot."""
         if self.leases.pool.crowded and not key.by:
             self._give_back({key})
 
@@ -185,9 +185,10 @@ class McpServers:
             scope.give_back(keys)
 
     async def warm(self) -> None:
-        """Start all servers with `warm` concurrently, and restart each when it is lost.
+        """Start all servers with `warm` concurrently; return after one attempt for each.
 
-        Failures are reported by events, and tried again later.
+        A server that failed is started again in the background after `WARM_AGAIN` seconds, one that is lost at once.
+        Failures are reported by events. Servers that are not shared by every run are never warm.
         """
         async with trio.open_nursery() as nursery:
             for name in self.config.names:
@@ -198,8 +199,8 @@ class McpServers:
     async def reload(self, name: str | None = None) -> list[str]:
         """Read `mcp.json` and the secrets again, restart one running server or all, and return their names.
 
-        The reload waits for active calls. A server that only one run, agent or conversation shares restarts at its next
-        call.
+        A server with `share: pool` is started again before this returns, once its active calls have ended. Any other
+        server restarts at its next call. Servers that do not run are not started.
 
         Raises:
             UsageError: there is no such server, or its entry is no longer valid.
@@ -271,7 +272,7 @@ class McpServers:
         )
 
     def status(self) -> list[ServerStatus]:
-        """Return the status of every usable server, in the file's order."""
+        """Return the status of every usable server, in the file's order; several for one with several instances."""
         found: list[ServerStatus] = []
         for name in self.config.names:
             key = self.leases.keys.get(name)
@@ -292,7 +293,7 @@ class McpServers:
         return status_of(self.config.get(name), key.digest, self._opening.record(key.digest), catalog, live, leases)
 
     def catalog(self, name: str) -> ServerCatalog | None:
-        """Return the server's catalog from the cache.
+        """Return the server's catalog from the cache; None if it is not in there. Never starts the server.
 
         Raises:
             UsageError: there is no such server.
@@ -396,7 +397,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         self.close()
 
     def close(self) -> None:
-        """Release all leases, and close the scopes of its conversations."""
+        """Close the scopes of its conversations, and release all kept leases. Calls return their own at their end."""
         self._closed = True
         for scope in tuple(self._inner):
             scope.close()
@@ -406,7 +407,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         self.give_back(None)
 
     def inner(self, conversation: str) -> ServerScope:
-        """Return a scope for one conversation of this agent, for servers that are not shared."""
+        """Return a scope for one conversation of this agent; it keeps the leases of servers with `share: never`."""
         scope = ServerScope(self._servers, self._run, self._agent, conversation, self)
         self._inner.add(scope)
         return scope
@@ -414,8 +415,9 @@ class ServerScope(AbstractContextManager["ServerScope"]):
     def bring(self, server: Server) -> Server:
         """Add a server that `mcp.json` does not name, for the lifetime of this scope and its inner scopes.
 
-        Its values are taken literally. It gets another name if a different server already has its name. The user's
-        sign-ins do not apply to it, since another person may have added it.
+        Return the server as added. Its values are taken literally. It gets a number at the end of its name if
+        `mcp.json`, or a different server added before, has the name. The user's sign-ins do not apply to it, since
+        another person may have added it.
         """
         server = msgspec.structs.replace(server, oauth=False)
         key = self._leases.guest(server)
@@ -440,11 +442,13 @@ class ServerScope(AbstractContextManager["ServerScope"]):
     ) -> dict[str, Json]:
         """Return the tool's raw result. Starts the server if necessary. The caller limits the time of start and call.
 
+        A call that the server has not begun is sent again, up to `TRIES` times in total.
+
         Args:
             on_open: called once, when the server is open and before the call is sent.
 
         Raises:
-            McpError: the server refused the call.
+            McpError: the server refused the call, or its answer is invalid.
             McpLost: it could not be started, or died. A call that may have begun is never repeated.
             ConfigError: its entry lacks a value.
             UsageError: there is no such server.
@@ -479,7 +483,9 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         raise McpLost(f"'{tool}' could not be started in {TRIES} attempts: {why}") from why
 
     async def catalog(self, server: str, me: Actor) -> ServerCatalog:
-        """Return the server's catalog from the cache. Starts the server only if it is in no cache.
+        """Return the server's catalog from the cache, without tools that its entry excludes.
+
+        Starts the server only if its catalog is in no cache.
 
         Raises:
             McpError, McpLost, ConfigError, UsageError: as `call`.
@@ -493,7 +499,11 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         return catalog.within(guest.server.tools if guest is not None else self._leases.config.get(server).tools)
 
     async def learned(self, server: str) -> ServerCatalog | None:
-        """Return the server's current catalog without starting it; None if there is none, or its entry is invalid."""
+        """Return the server's catalog without starting it; None if there is none, or its entry is invalid.
+
+        If a running server has announced a change, wait up to `LEARNED_WITHIN` seconds for the new one. Tools that the
+        entry excludes are included.
+        """
         try:
             await self._prepare(server)
             key = self._key(server)
@@ -519,7 +529,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
             self._keep(lease)
 
     async def hold(self, server: str, me: Actor) -> LiveServer:
-        """Lease the server and keep the lease."""
+        """Lease the server, starting it if necessary, and keep the lease. Raises as `call` when a start fails."""
         lease, live = await self._lease(server, me)
         self._keep(lease)
         return live
@@ -527,7 +537,8 @@ class ServerScope(AbstractContextManager["ServerScope"]):
     def way_in(self, server: str) -> tuple[Server, ServerAccess] | None:
         """Return the server and its tokens if the user may be asked to sign in; None otherwise.
 
-        In a serving process the callers would be asked, whose accounts must not serve others.
+        None if no user is attached, if the server uses no tokens, and in a serving process: it would ask its callers,
+        whose accounts must not serve others.
         """
         key = self._key(server)
         if self._leases.serving or not self._leases.owner.questions.attended:
@@ -536,7 +547,7 @@ class ServerScope(AbstractContextManager["ServerScope"]):
         return None if access is None else (key.server, access)
 
     def give_back(self, keys: set[PoolKey] | None) -> None:
-        """Release the kept leases with these keys, or all kept leases, in inner scopes too."""
+        """Release the kept leases with these keys, or all for None, in inner scopes too."""
         for scope in self._inner:
             scope.give_back(keys)
         for key in [key for key in self.kept if keys is None or key in keys]:

@@ -63,7 +63,7 @@ class Counters(msgspec.Struct, kw_only=True):
         idle_evicted, lru_evicted: servers stopped after their idle time, or as the least recently used.
         health_ok, health_failed: pings of idle servers.
         failed_starts, lost: failed starts, and servers that ended unexpectedly.
-        restarts: starts after either.
+        restarts: starts after a failed start or an unexpected end.
         reloads: requested reloads.
     """
 
@@ -90,7 +90,7 @@ def status_of(
     live: LiveServer | None = None,
     leases: int = 0,
 ) -> ServerStatus:
-    """Return the status of one server; without a digest it was never leased."""
+    """Return the status of one server. Each missing argument leaves its fields out; without `live` it does not run."""
     about: dict[str, Json] = {"name": server.name, "type": server.type, "share": server.share, "state": "cold"}
     now = trio.current_time()
     if record is not None:
@@ -137,7 +137,7 @@ Answerer: TypeAlias = Callable[[Inquiry], Awaitable[dict[str, Json]]]
 
 
 async def answer_inquiries(me: Actor, directory: Path, answer: Answerer) -> None:
-    """Body of the actor that answers requests of other processes. Returns if no socket can be created."""
+    """Body of the actor that answers requests of other processes. Returns with a warning if there can be no socket."""
     try:
         listener, path = _listening(directory)
     except OSError as error:
@@ -216,8 +216,8 @@ async def _answered(answer: Answerer, line: bytes) -> bytes:
 async def ask_all(directory: Path, request: Mapping[str, Json]) -> list[dict[str, Json]]:
     """Ask every process that has servers, all at the same time, and return their answers by process id.
 
-    A process that does not answer becomes `{"pid": 4711, "error": "..."}`, one that ended before it could as
-    `{"pid": 4711, "ended": true}`.
+    The entry of a process that does not answer is `{"pid": 4711, "error": "..."}`; of one that ended meanwhile,
+    `{"pid": 4711, "ended": true}`. A process that no longer listens at the start has no entry.
     """
     answers: list[dict[str, Json]] = []
     try:

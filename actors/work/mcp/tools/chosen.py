@@ -52,7 +52,7 @@ class WantedServers(msgspec.Struct, frozen=True, kw_only=True):
     budget: int
 
     def others(self, tools: Iterable[str]) -> list[str]:
-        """Return the entries of a node's `tools` that select no server here."""
+        """Return the entries of a node's `tools` that neither are single tools selected here nor begin with `mcp:`."""
         named = {name for choice in self.choices for name in choice.names}
         return [name for name in tools if name not in named and not name.startswith(WHOLE)]
 
@@ -103,7 +103,7 @@ def wanted_by_nodes(graph: Graph, context: RunServices) -> dict[str, WantedServe
 
 
 def absent(names: Iterable[str], context: RunServices) -> dict[str, str]:
-    """Return the servers among these that are not configured, each with a hint for the user."""
+    """Return the servers among these that are not configured, each with a hint for the user; {} without MCP."""
     if context.mcp is None:
         return {}
     pool, aliases = context.mcp(), context.settings.mapping_mcp_servers
@@ -144,14 +144,14 @@ def without_absent(
 def servers_of(
     agent: str, names: Iterable[str], context: RunServices, listed: Iterable[str] | None = None
 ) -> list[Server]:
-    """Return the configured servers that an agent names, including disabled ones.
+    """Return the configured servers that an agent names, including disabled ones. Names without an entry are left out.
 
     Args:
         listed: tools that its nodes list; servers without any are left out. None for an agent without nodes.
 
     Raises:
-        UsageError: its entry can't be used.
-        ConfigError: MCP is turned off.
+        UsageError: the entry of a named server is invalid.
+        ConfigError: MCP is turned off, or not available in this run.
         InvalidFile: no entry of `mcp.json` can be used.
     """
     settings = context.settings

@@ -86,7 +86,10 @@ def direct_tool(view: ServerView, tool: ServerTool, name: str = "") -> Tool:
 
 
 def effect_of(server: Server, tool: ServerTool) -> Effect:
-    """Return the effect of a tool for permissions."""
+    """Return the effect of a tool for permissions: `none` for a server with full trust, `execute` for one without any.
+
+    For other servers it is `write` if the tool declares that it is destructive, otherwise `none`.
+    """
     if server.trust == "full":
         return "none"
     if server.trust == "none":
@@ -97,7 +100,10 @@ def effect_of(server: Server, tool: ServerTool) -> Effect:
 
 
 def repeats_of(server: Server, tool: ServerTool) -> Repeats | None:
-    """Return the guarantee for repeated calls of the tool, as far as the server's hints are trusted."""
+    """Return the guarantee for repeated calls of the tool, from the server's hints.
+
+    None without a hint, and for a server whose hints are not trusted (`trust: none`).
+    """
     if server.trust == "none":
         return None
     if tool.meta is not None and tool.meta.get(KEYED) is True:
@@ -221,7 +227,11 @@ def _resolved(schema: Json, root: Json) -> Json:
 
 
 def text_of_result(result: Mapping[str, Json]) -> Json:
-    """Return the texts of a `CallToolResult`; without text its structured content; without either the whole object."""
+    """Return the texts of a `CallToolResult`, joined by newlines; for any other block, a line that names it.
+
+    Without a text block the structured content is returned, together with the lines of other blocks if there are any.
+    An object with neither `content` nor structured content is returned whole. A note replaces an empty result.
+    """
     if not isinstance(result.get("content"), list) and "structuredContent" not in result:
         return {key: value for key, value in without_bytes(result).items() if key != "isError"} or _NOTHING
     texts = [_text_of_block(block) for block in _blocks(result)]
@@ -233,7 +243,7 @@ def text_of_result(result: Mapping[str, Json]) -> Json:
 
 
 def error_of(result: Mapping[str, Json]) -> str | None:
-    """Return the error text of a result; None if the tool succeeded."""
+    """Return the error text of a result with `isError`; None for any other result."""
     if result.get("isError") is not True:
         return None
     text = text_of_result(result)
@@ -249,7 +259,7 @@ def without_bytes(result: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def holds_more_than_text(result: Mapping[str, Json]) -> bool:
-    """Return True if a result has content that a model could read or see."""
+    """Return True if a result has a block other than text, such as an image or a resource."""
     return any(block.get("type") != "text" for block in _blocks(result))
 
 
@@ -306,7 +316,8 @@ MOST_LINKS, LINKS_WITHIN = 4, 30.0
 async def with_linked(me: Actor, view: ServerView, result: Mapping[str, Json]) -> dict[str, Json]:
     """Return the result with linked resources embedded, and with documents converted to text.
 
-    Unreadable content remains unchanged.
+    At most `MOST_LINKS` links are read, within `LINKS_WITHIN` seconds in all; web addresses are not. Unreadable content
+    remains unchanged.
     """
     content = result.get("content")
     if not isinstance(content, list) or not any(_kind(block) in ("resource", "resource_link") for block in content):
@@ -324,7 +335,7 @@ async def with_linked(me: Actor, view: ServerView, result: Mapping[str, Json]) -
 
 
 def images_of(result: Mapping[str, Json]) -> tuple[ImagePart, ...]:
-    """Return the images of a result that can be shown to a model."""
+    """Return the images of a result that can be shown to a model; `MOST_IMAGES` of `LARGEST_IMAGE` bytes at most."""
     content = result.get("content")
     images: list[ImagePart] = []
     for block in content if isinstance(content, list) else ():
@@ -339,7 +350,7 @@ def images_of(result: Mapping[str, Json]) -> tuple[ImagePart, ...]:
 
 
 def content_with_images(value: Json, result: Mapping[str, Json]) -> Json:
-    """Return a result's text for a model, together with its images if there are any."""
+    """Return `value` unchanged if the result has no images, otherwise a `VisibleResult` of its text and the images."""
     images = images_of(result)
     parts: tuple[Part, ...] = (TextPart(text_of(value)), *images)
     return VisibleResult(parts) if images else value

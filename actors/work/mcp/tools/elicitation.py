@@ -34,7 +34,7 @@ Json: TypeAlias = Any
 
 MOST_FIELDS = 50
 TRIES = 5
-"""Repetitions of a field's question after an invalid answer."""
+"""Times that a field's question is asked; after as many invalid answers the form is cancelled."""
 
 UNANSWERED = "mcp_question"
 """Code of the warning that a server asked and no user was attached."""
@@ -54,6 +54,9 @@ class _NobodyThere(_Ended):
 
 async def ask(me: Actor, server: str, params: Mapping[str, Json]) -> dict[str, Json]:
     """Ask the user the questions of an elicitation request, and return the `ElicitResult`.
+
+    Its action is `decline` if the user refuses. It is `cancel` without a user, without an answer in time, and after
+    `TRIES` invalid answers to one field.
 
     Raises:
         McpError: the server's request is invalid.
@@ -238,14 +241,16 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def asked_as(self) -> QuestionKind:
-        """Kind of question that asks for the field: text, yes or no, a choice."""
+        """Kind of the question for the field: `checkbox` for some of several, `choice` for one or for yes and no, else
+        `text`.
+        """
         if self.kind == "some of":
             return "checkbox"
         return "choice" if self.kind in ("one of", "yes or no") else "text"
 
     @property
     def default(self) -> str | None:
-        """Meaning of an empty answer, in the form that is shown."""
+        """Meaning of an empty answer, as shown; None without a default, for a list, and for one too long to show."""
         value = self.schema.get("default")
         if value is None or isinstance(value, list):
             return None
@@ -256,7 +261,7 @@ class FormField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rule(self) -> str:
-        """Description of a valid answer."""
+        """Description of a valid answer; "" if any answer is valid."""
         form = _FORMATS.get(str(self.schema.get("format")))
         parts = [form] if form else ["a number"] if self.kind == "number" else []
         parts += ["a whole number"] if self.kind == "integer" else []
@@ -332,7 +337,7 @@ _UNITS = {"minLength": " characters", "maxLength": " characters", "minItems": " 
 
 
 def read_field(name: str, schema: Mapping[str, Json], *, required: bool) -> FormField | None:
-    """Return a field of a form's schema; None for a type that forms do not have."""
+    """Return a field of a form's schema; None for a type that forms do not have, such as an array without options."""
     options = _options(schema.get("items") if schema.get("type") == "array" else schema)
     kind: Kind
     match schema.get("type"):

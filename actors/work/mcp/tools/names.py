@@ -39,7 +39,10 @@ def other_name(verb: str, server: str) -> str:
 
 
 def owner_of(name: str, servers: Iterable[str]) -> str | None:
-    """Return the server of a single tool in a node's `tools`; of several servers the one with the longest name."""
+    """Return the server of a single tool in a node's `tools`; None if the name fits none of these servers.
+
+    Of several servers it is the one with the longest name.
+    """
     return max((server for server in servers if _is_of(name, server)), key=len, default=None)
 
 

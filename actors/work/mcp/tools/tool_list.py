@@ -59,7 +59,7 @@ class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tools: tools in the request to the model.
-        unlisted: further tools that it may call, by name.
+        unlisted: further tools that it may call, by name. `NAME__*` stands for all tools of an unavailable server.
         absent: reasons why servers are unavailable, by name.
     """
 
@@ -110,7 +110,7 @@ class ConversationTools:
         self._asked = [view for choice, view in views if _has_to_be_asked(choice, wanted.mode)]
 
     async def first(self, me: Actor) -> OfferedTools:
-        """Return the tools at the start.
+        """Return the tools for the first turn. Unavailable servers are in `absent`, and each causes a warning.
 
         Raises:
             GraphMistake: the node lists a tool that its server does not have.
@@ -119,7 +119,10 @@ class ConversationTools:
         return offered  # with possibly outdated lists: the next turn notices changes
 
     async def renewed(self, me: Actor) -> OfferedTools | None:
-        """Return the tools after a change; None without a change."""
+        """Return the tools if a server's list has changed since the last call; None otherwise. Starts no server.
+
+        A listed tool that its server no longer has remains in `unlisted`, and its calls fail with the reason.
+        """
         known = await self._lists(me)
         if known == self._known:
             return None
@@ -428,7 +431,10 @@ def _object(value: Json) -> Arguments:
 
 
 def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> list[ServerTool]:
-    """Return the best matching tools, the best first, at most `most` of them."""
+    """Return the best matching tools, the best first, at most `most` of them.
+
+    Tools that share no word with the query are left out. A query without words returns the first tools of the list.
+    """
     wanted = set(words(query))
     if not wanted:
         return list(tools[:most])
@@ -442,7 +448,7 @@ def search(query: str, server: str, tools: Sequence[ServerTool], most: int) -> l
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in the form in which the search compares them."""
+    """Return the words of a text as the search compares them: split at case changes, lower case, without plural `s`."""
     parts = _WORD.findall(_HUMP.sub(" ", text[:_SEARCHED]))
     return [_singular(part.casefold()) for part in parts]
 

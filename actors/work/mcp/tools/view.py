@@ -100,7 +100,7 @@ class RunServices(Protocol):
     permissions: Permissions
 
     def model_for(self, of_file: str | None) -> str:
-        """Return the model of a request of the agent whose file names this model."""
+        """Return the model for a request of an agent; `of_file` is the `model` of its file."""
 
     async def chat(self, me: Actor, request: ChatRequest) -> ChatReply:
         """Send a request to a model, within the run's limits and on its account."""
@@ -194,13 +194,13 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                 me.emit(Warned(code="unknown_tool", message=text))
 
     async def call(self, me: Actor, tool: str, arguments: Arguments, shown_name: str) -> dict[str, Json]:
-        """Call a tool and return the server's raw result.
+        """Call a tool and return the server's raw result, also one with `isError`.
 
         Args:
             shown_name: name of the tool in events.
 
         Raises:
-            ToolFailed: the call failed, or took too long.
+            ToolFailed: the tool is not allowed, its server is unavailable or refused the call, or it took too long.
         """
         server = self.server
         if not self.admits(tool):
@@ -234,7 +234,11 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         raise ToolFailed(f"Tool call '{shown_name}' was stopped: it did not finish within {clock.seconds:g} s")
 
     async def admitted(self, me: Actor, attempt: Callable[[], Awaitable[T]], clock: Clock | None = None) -> T:
-        """Return the result of `attempt`, repeated after sign-ins of the user; `clock` pauses meanwhile."""
+        """Return the result of `attempt`, repeated after sign-ins of the user; `clock` pauses meanwhile.
+
+        Raises:
+            McpSignInNeeded: no user can be asked, the sign-in failed, or `SIGN_INS` were not enough.
+        """
         for _ in range(SIGN_INS):
             began = trio.current_time()
             try:
@@ -383,6 +387,8 @@ FAILED = "mcp_sign_in"
 
 async def signed_in(me: Actor, server: Server, access: ServerAccess, needed: McpSignInNeeded, began: float) -> bool:
     """Ask the user to sign in; return True if the refused request is worth repeating.
+
+    False if the sign-in fails, which a warning reports, or if an earlier one failed: then the user is not asked again.
 
     Args:
         me: asks.

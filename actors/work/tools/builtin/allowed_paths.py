@@ -84,7 +84,7 @@ class AllowedPath(msgspec.Struct, frozen=True, kw_only=True):
         """Yield a descriptor for reading the file or directory.
 
         Raises:
-            ToolFailed: it does not exist, has no contents, or may not be read.
+            ToolFailed: it does not exist, is neither a file nor a directory, or may not be read.
         """
         with explained(self), walked(self.root, self.parts[:-1]) as above:
             # O_NONBLOCK in `_READ`: opening a FIFO must not wait for its writer. Its kind is checked below.
@@ -161,8 +161,8 @@ class AllowedPaths:
             follow: resolve a link at its end; False if the link itself is the object of the call.
 
         Raises:
-            ToolFailed: the path is invalid, is outside of the roots, or resolves differently than when the call was
-                permitted.
+            ToolFailed: the path is invalid, begins with `~`, is outside of the roots or in a directory of the kernel,
+                is denied by `permissions`, or resolves differently than when the call was permitted.
         """
         if "\0" in text:
             raise ToolFailed("a path can't contain a NUL character")
@@ -213,7 +213,7 @@ def explained(place: AllowedPath) -> Iterator[None]:
 
 
 def regular(place: AllowedPath, descriptor: int) -> int:
-    """Return the size of an open file; raise for a directory."""
+    """Return the size of an open file in bytes. Raises `ToolFailed` for a directory."""
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         raise ToolFailed(f"'{place.shown}' is a directory, not a file")

@@ -2,10 +2,10 @@
 
 The programs inherit the environment and start in the working directory, the base of relative paths for `fs_*`. They
 have neither a terminal nor input. An exit status other than 0 is not a failure of the tool, but a result that the model
-reads. `run_program` turns the output into events line by line, and into a bounded text for the model. Of a long output,
-the beginning and the end are kept, since they contain the first error and the final summary. A program is killed if it
-prints without end, starts processes without end, or outlives the call's time limit. The error then contains its output
-so far.
+reads; only a failed SQL statement is a failure. `run_program` turns the output into events line by line, and into a
+bounded text for the model. Of a long output, the beginning and the end are kept, since they contain the first error and
+the final summary. A program is killed if it prints without end, starts processes without end, or outlives the call's
+time limit. The error then contains its output so far.
 
 SQL runs on SQLite. The database is the first of: the `database` argument (a file within the allowed paths), `USQL_DSN`
 as Loki's tool reads it (`sqlite3:path`, `sqlite3:///absolute/path`), `DATABASE_URL` as most programs read it
@@ -86,7 +86,7 @@ class BoundedOutput:
         self._tail = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Append output."""
+        """Append output; beyond `HEAD` and `TAIL` bytes its middle is dropped."""
         self.size += len(data)
         room = HEAD - len(self._head)
         self._head += data[:room]
@@ -111,8 +111,8 @@ async def run_program(
 ) -> ProgramResult:
     """Run a program to its end. The caller must have redirected its stderr to stdout.
 
-    The time limit is that of the call, or `setting.timeout` without a deadline. If the program fails only because of
-    its sandbox, the user may grant it more access, and it runs again.
+    The time limit ends shortly before the call's deadline; without a deadline it is `setting.timeout`. If the program
+    fails and its sandbox may be the reason, the user may grant it more access, and it runs again.
 
     Raises:
         ToolFailed: it could not be started, or exceeded its time, output or process limits and was killed.
@@ -231,7 +231,11 @@ _DSN = re.compile(r"^(?:sqlite3?|sq):(.*)$", re.DOTALL)
 
 
 async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run a command with bash."""
+    """Run a command with bash; return its output, stderr included, and its exit status unless that is 0.
+
+    Raises:
+        ToolFailed: the command is empty or has a NUL, or as `run_program`.
+    """
     command = arguments["command"]
     if "\0" in command:
         raise ToolFailed("a command can't contain a NUL character")
@@ -242,7 +246,11 @@ async def execute_command(me: Actor, setting: Setting, arguments: Arguments) -> 
 
 
 async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run code with the Python of the working directory's .venv, or else of the PATH."""
+    """Run code with the Python of the working directory's .venv, or else of the PATH; return as `execute_command`.
+
+    Raises:
+        ToolFailed: the code is no valid Unicode, or as `run_program`.
+    """
     own = setting.paths.here / ".venv" / "bin" / "python"
     python = str(own) if own.is_file() else shutil.which("python3", path=setting.environ.get("PATH")) or sys.executable
     # No isolated mode: the code runs in the user's own Python environment.
@@ -252,7 +260,11 @@ async def execute_py_code(me: Actor, setting: Setting, arguments: Arguments) -> 
 
 
 async def execute_sql_code(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Run statements; the result contains the rows of each as a small table."""
+    """Run statements; the result contains the rows of each as a small table.
+
+    Raises:
+        ToolFailed: a statement failed, or no database is given. The text has the results of the statements before it.
+    """
     named = arguments.get("database", "")
     if named:
         database = await in_thread(lambda: _database(setting.paths, named))

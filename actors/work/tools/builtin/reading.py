@@ -44,7 +44,7 @@ CHECKED_EVERY = 1024
 
 
 async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return the file's text unchanged, or a range of its lines."""
+    """Return the file's text unchanged, or a range of its lines; a note replaces text beyond `RESULT` bytes."""
     find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit, RESULT))
     text = "".join(part.lines)
@@ -54,7 +54,7 @@ async def fs_cat(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return lines with their numbers."""
+    """Return lines with their numbers, `LINES` of them by default, each cut after `WIDTH` bytes."""
     find, (offset, limit) = setting.paths.find, _asked(arguments)
     part = await in_thread(lambda: read_part(find(arguments["path"]), offset, limit or LINES, WIDTH))
     if not part.lines:
@@ -64,7 +64,7 @@ async def fs_read(_me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_ls(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return one name per line, sorted."""
+    """Return one name per line, sorted, `ENTRIES` at most; for a file, one line with its size."""
     return await in_thread(lambda: _listed(setting.paths.find(arguments.get("path", ""))))
 
 
@@ -183,7 +183,7 @@ SEARCH_MARGIN = 5.0
 
 
 async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return paths, the most recently changed first."""
+    """Return the paths that match, the most recently changed first, `MOST_NAMES` at most."""
     text = arguments.get("path", "")
     found = await _searched(me, setting, text, task="glob", pattern=arguments["pattern"], hits=MOST_NAMES)
     notes = [_joined(text, path) for path in found["hits"]]
@@ -193,7 +193,7 @@ async def fs_glob(me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_grep(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return hits as path:line:text."""
+    """Return hits as path:line:text, `MOST_HITS` at most."""
     text = arguments.get("path", "")
     options = {
         "pattern": arguments["pattern"],

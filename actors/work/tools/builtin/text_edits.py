@@ -65,7 +65,7 @@ def parse_edits(values: Sequence[Mapping[str, Any]]) -> list[Edit]:
     """Parse the argument `edits` of a call.
 
     Raises:
-        DiffError: an edit has no text to find, or changes nothing.
+        DiffError: there are no edits, or an edit has no text to find or changes nothing.
     """
     if not values:
         raise DiffError("`edits` is empty")
@@ -221,7 +221,8 @@ def parse(text: str) -> list[Hunk]:
     """Return the hunks of a diff of one file.
 
     Raises:
-        DiffError: the text is no valid diff, or is about several files.
+        DiffError: the text is no valid diff, is about several files, or has a hunk that changes nothing or that only
+            adds lines and states no position.
     """
     lines = text.split("\n")
     if lines[-1] == "":

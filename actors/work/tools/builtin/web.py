@@ -190,7 +190,11 @@ _ATOM = "{http://www.w3.org/2005/Atom}"
 
 
 async def get_current_weather(_me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Return one line of weather, metric."""
+    """Return one line of weather in metric units; a note if the service returns nothing for the place.
+
+    Raises:
+        ToolFailed: the location is empty, or the service can't be reached.
+    """
     place = arguments["location"].strip()
     if not place:
         raise ToolFailed("the location is empty")
@@ -200,7 +204,11 @@ async def get_current_weather(_me: Actor, setting: Setting, arguments: Arguments
 
 
 async def search_wikipedia(_me: Actor, setting: Setting, arguments: Arguments) -> Json:
-    """Return the best articles: title, url, and the beginning of their text."""
+    """Return the best articles: title, url, and the beginning of their text; a note if there are none.
+
+    Raises:
+        ToolFailed: the service can't be reached, or its response can't be parsed.
+    """
     asked = {
         "action": "query",
         "format": "json",
@@ -228,7 +236,11 @@ async def search_wikipedia(_me: Actor, setting: Setting, arguments: Arguments) -
 
 
 async def search_arxiv(_me: Actor, setting: Setting, arguments: Arguments) -> Json:
-    """Return the best papers."""
+    """Return the best papers: title, authors, date, URL and abstract; a note if there are none.
+
+    Raises:
+        ToolFailed: the service can't be reached, or its response can't be parsed.
+    """
     asked = {
         "search_query": f"all:{arguments['query']}",
         "max_results": str(PAPERS),
@@ -239,7 +251,11 @@ async def search_arxiv(_me: Actor, setting: Setting, arguments: Arguments) -> Js
 
 
 async def web_search_loki(_me: Actor, setting: Setting, arguments: Arguments) -> Json:
-    """Return the best pages, from DuckDuckGo's page for browsers without JavaScript."""
+    """Return the best pages, from DuckDuckGo's page for browsers without JavaScript; a note if there are none.
+
+    Raises:
+        ToolFailed: the query is empty, or the service can't be reached or asks for a CAPTCHA.
+    """
     query = arguments["query"].strip()
     if not query:
         raise ToolFailed("the query is empty")

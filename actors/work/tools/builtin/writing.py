@@ -55,14 +55,14 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 async def fs_write(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Write a whole file."""
+    """Create or replace a whole file, create missing directories above it, and return a report."""
     data = encoded(arguments["contents"])
     keeper = keeper_of(me, setting, "fs_write")
     return await _changing(me, keeper, lambda: _write(setting.paths.find(arguments["path"]), data, keeper))
 
 
 async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Create a directory."""
+    """Create a directory and the missing ones above it. An existing directory is no error."""
     path = arguments["path"]
     keeper = keeper_of(me, setting, "fs_mkdir")
     made = await _changing(me, keeper, lambda: _make(setting.paths.find(path), keeper))
@@ -70,7 +70,11 @@ async def fs_mkdir(me: Actor, setting: Setting, arguments: Arguments) -> str:
 
 
 async def fs_rm(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Remove a file, a link (never its target) or a directory."""
+    """Remove a file, a link (never its target), or a directory with everything in it.
+
+    Raises:
+        ToolFailed: the path is empty or missing, contains an allowed directory, or `permissions` denies a path in it.
+    """
     text = arguments["path"]
     if not text.strip():
         raise ToolFailed("the path is empty; nothing was removed")
@@ -103,7 +107,11 @@ def encoded(text: str) -> bytes:
 
 @contextlib.contextmanager
 def locked(directory: int) -> Iterator[None]:
-    """Lock the directory against other calls during the block. Closing the descriptor releases the lock."""
+    """Lock the directory against other calls during the block. Closing the descriptor releases the lock.
+
+    Raises:
+        ToolFailed: another process holds the lock for longer than `LOCKED_FOR`.
+    """
     until = time.monotonic() + LOCKED_FOR
     while True:
         trio.from_thread.check_cancelled()
@@ -215,13 +223,13 @@ def _holds_barred(place: AllowedPath, above: int) -> bool:
 
 
 async def fs_patch(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Patch a file. A missing file is created if the diff only adds lines."""
+    """Apply all hunks of a diff to a file, or none. A missing file is created if the diff only adds lines."""
     encoded(arguments["contents"])
     return await _rewrite(me, setting, "fs_patch", arguments)
 
 
 async def fs_edit(me: Actor, setting: Setting, arguments: Arguments) -> str:
-    """Replace exact texts in a file."""
+    """Replace exact texts in a file. If one edit does not apply, nothing is changed."""
     return await _rewrite(me, setting, "fs_edit", arguments)
 
 
@@ -264,7 +272,7 @@ class Rewrite(msgspec.Struct, frozen=True):
         """Return the new content and a report.
 
         Raises:
-            ToolFailed: the change does not apply, or would overwrite a secret.
+            ToolFailed: the change does not apply, would overwrite a secret, or makes the file too large.
         """
         try:
             after, words = self.apply(before)
@@ -278,7 +286,7 @@ class Rewrite(msgspec.Struct, frozen=True):
         return after, f"{self.verb} {place.shown}: {words}"
 
     def content(self, place: AllowedPath, directory: int) -> tuple[os.stat_result | None, bytes]:
-        """Return the status and content of the file to rewrite.
+        """Return the status and content of the file to rewrite; None and b"" for a missing one that may be created.
 
         Raises:
             ToolFailed: it cannot be rewritten.
@@ -302,6 +310,8 @@ def _rewritten(place: AllowedPath, rewrite: Rewrite, keeper: ChangeKeeper) -> st
 
 def rewritten(place: AllowedPath, tool: str, arguments: Arguments) -> tuple[bytes | None, bytes]:
     """Return the content before and after a call of fs_patch or fs_edit, without changing the file.
+
+    The content before is None for a file that the call would create.
 
     Raises:
         ToolFailed: the call would fail in the same way.
@@ -375,6 +385,8 @@ REWRITES = ("fs_patch", "fs_edit")
 
 async def preview_of(tool: str, paths: AllowedPaths, arguments: Arguments) -> str:
     """Return the diff of the change that a call of `tool` would make; "" if there is none.
+
+    "" also if the permissions hide the file, if the file cannot be read, and if the disk takes longer than `WITHIN`.
 
     Raises:
         ToolFailed: a patch or an edit cannot apply.

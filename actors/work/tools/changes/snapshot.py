@@ -72,7 +72,7 @@ class ChangeKeeper:
         call: key of the call, the same in all incarnations of a durable run.
 
     Attributes:
-        told: the collected events, for `tell`.
+        told: the collected events, for `emit_events`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ChangeKeeper:
 
     @contextlib.contextmanager
     def writes(self, place: AllowedPath, above: int, data: bytes, made: Sequence[int] = ()) -> Iterator[None]:
-        """Record that the block gives the file this content.
+        """Record that the block gives the file this content. An exception in the block voids the record.
 
         `made` are the depths of the directories created for it.
         """
@@ -120,7 +120,10 @@ class ChangeKeeper:
 
     @contextlib.contextmanager
     def removes(self, place: AllowedPath, above: int) -> Iterator[None]:
-        """Record that the block removes the path and everything in it."""
+        """Record that the block removes the path and everything in it.
+
+        An exception in the block voids the record of each path that still exists.
+        """
         if not self._run:
             yield
             return
@@ -210,7 +213,10 @@ class ChangeKeeper:
 
 
 def keeper_of(me: Actor, setting: Setting, tool: str) -> ChangeKeeper:
-    """Return the recorder for the call of `me`; it records nothing if the call belongs to no run."""
+    """Return the recorder for the call of `me`.
+
+    It does nothing if the call belongs to no run. Without `setting.keeps` it stores nothing and only collects events.
+    """
     store, scope = store_of(setting.environ) if setting.keeps else None, scope_of(me)
     call = "" if scope is None else key_of(scope)
     return ChangeKeeper(store, me.path, tool, tells=me.stream.heard, call=call)

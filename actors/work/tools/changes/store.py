@@ -191,7 +191,7 @@ class ChangeStore:
         self._written += len(lines)
 
     def changes(self, run: str) -> list[PathChange]:
-        """Return the changes of the run, in order."""
+        """Return the changes of the run, in order; [] if its record is missing or unreadable."""
         try:
             return changes_in(self._record(run).read_bytes())
         except OSError:
@@ -279,7 +279,10 @@ def printable_path(path: str | Path) -> str:
 
 
 def same(one: PathState | None, other: PathState | None) -> bool:
-    """Return True if both states have the same kind and content. A file whose content was not read equals no other."""
+    """Return True if both states have the same kind and content, or both are missing.
+
+    A file whose content was not read equals no other, and neither does a path of the kind `other`. Modes do not count.
+    """
     if one is None or other is None:
         return one is other
     if one.kind != other.kind:
@@ -354,6 +357,8 @@ _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def seen(directory: int, name: str, *, most: int = MAX_SEEN_BYTES) -> tuple[PathState | None, bytes | None]:
     """Return the state of a name in an open directory, with the content of a file of at most `most` bytes.
 
+    The state is None for a missing path; the content is None for anything but a file, and for a larger file.
+
     Raises:
         OSError: the path cannot be read.
     """
@@ -390,7 +395,9 @@ def place_of(change: PathChange) -> AllowedPath:
 
 
 def present(place: AllowedPath) -> tuple[PathState | None, bytes | None]:
-    """Return the current state and content of a place. A path that is reachable only through a link counts as absent.
+    """Return the current state and content of a place, as `seen` does.
+
+    Both are None for a missing path. A path that is reachable only through a link counts as missing.
 
     Raises:
         OSError: the path cannot be read.

@@ -80,6 +80,8 @@ class Argument(Value, frozen=True, kw_only=True):
 
 
 class EnvVar(Value, frozen=True, kw_only=True):
+    """Environment variable that a bash tool declares with `@env`."""
+
     name: str
     description: str = ""
     required: bool = False
@@ -191,7 +193,7 @@ class ToolScript:
         self.note(UnreadableDeclaration(code, message, line, offset, **more), "warning")
 
     def note(self, wrong: UnreadableDeclaration, severity: Severity = "error") -> None:
-        """Note an error or a warning of a parser."""
+        """Note an error or a warning of a parser. Beyond `MOST_PROBLEMS` of one severity it is dropped."""
         self._noted[severity] += 1
         # Counted but dropped: a broken file can produce a problem per line.
         if self._noted[severity] > MOST_PROBLEMS:
@@ -274,7 +276,7 @@ _ABOVE = re.compile(r"\s*(?:#|//|/?\*|@|\*/)")
 
 
 def read_repeats(script: ToolScript, said: str, line: int) -> Repeats | None:
-    """Return the value of a directive; note a warning for an unknown one."""
+    """Return the value of a directive; None for an unknown one, with a warning noted at `script`."""
     for known in REPEATS:
         if known == said:
             return known

@@ -1,7 +1,8 @@
 """Entry point for reading one tool file of any language.
 
 A file that cannot be read at all (missing, not UTF-8, too large, broken syntax) results in a `ToolFile` without
-declarations and with a problem. A file with an invalid signature does the same, so callers check only the problems.
+declarations and with a problem. A function with an invalid signature is left out, with a problem too. So callers check
+only the problems.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def read_tools(path: Path, *, agent: bool, wordless: bool = False) -> ToolFile:
             usable annotation is a text, and `*args` and `**kwargs` are hidden from the model.
 
     Raises:
-        ConfigError: the file is TypeScript, and the extra that parses it is not installed.
+        ConfigError: the file is TypeScript or JavaScript, and the extra that parses it is not installed.
     """
     try:
         script = ToolScript(path, _text_of(path))

@@ -192,7 +192,7 @@ class TypeReader(ABC, Generic[Node]):
             self._nodes.pop()
 
     def of_value(self, value: Any) -> Schema:
-        """Return the schema that a default value suggests."""
+        """Return the schema that a default value suggests; that of a text for None and for `NO_VALUE`."""
         if isinstance(value, list):
             return array({})
         if isinstance(value, dict):
@@ -235,7 +235,8 @@ class DeclarationDraft:
         function: its name in the file.
         line, offset: its position.
         doc: its parsed comment.
-        expected: the comment that it needs; "" if it is optional.
+        expected: the comment that it needs, for the error about a missing one; "" if it is optional.
+        hint: remedy in that error.
     """
 
     def __init__(
@@ -267,7 +268,7 @@ class DeclarationDraft:
         self._fine = False
 
     def add(self, name: str, schema: Schema, line: int, offset: int, *, needed: bool) -> None:
-        """Add a parameter."""
+        """Add a parameter, which a call must include if `needed`. Warn of a name that some providers reject."""
         self._script.doubt_name(name, line, offset)
         self._properties[name] = schema
         if needed:

@@ -76,7 +76,10 @@ def read_output(file: Path, limit: int) -> OutputFile:
 
 
 def result(written: OutputFile) -> Json:
-    """Return the tool's result for the model."""
+    """Return the tool's result for the model: a JSON object or list as such, other text as `{"output": text}`.
+
+    `"DONE"` for an empty output. JSON that was cut at the limit counts as text.
+    """
     if not written.size:
         return DONE
     if written.size <= len(written.data):
@@ -102,13 +105,13 @@ class Printed:
         self._stdout = Tail(self.show)
 
     async def follow(self, stdout: ProcessOutput) -> None:
-        """Read stdout to its end."""
+        """Read stdout to its end, and emit its lines."""
         while data := await stdout.receive_some():
             self.feed(data)
         self.close()
 
     def feed(self, data: bytes) -> None:
-        """Process bytes from stdout."""
+        """Emit the lines that end in these bytes of stdout, unless the limit is reached or no listener exists."""
         # Without a listener, splitting the output into lines would be wasted work.
         if self._left > 0 and self._me.stream.heard:
             self._stdout.feed(data)
@@ -128,7 +131,7 @@ class Printed:
             self.show(line)
 
     def show(self, line: str) -> None:
-        """Emit a printed line, up to the limit."""
+        """Emit a printed line. The first line that reaches the limit is followed by a note; later ones are dropped."""
         if self._left <= 0:
             return
         self._left -= len(line) + 1
@@ -174,7 +177,7 @@ class Terminal:
         return self._tail.text
 
     async def follow(self) -> None:
-        """Read until cancelled."""
+        """Pass text written to the terminal on by lines, until cancelled."""
         while True:
             await trio.lowlevel.wait_readable(self._ours)
             self._read()
@@ -265,7 +268,9 @@ def impose(pid: int, limits: CallLimits) -> None:
 
 
 async def watch(process: Process, output: Path | None, limits: CallLimits, end: Callable[[str], None]) -> None:
-    """Call `end` with the reason when the call exceeds a limit that the kernel does not enforce.
+    """Poll until cancelled, or until the call exceeds a limit on processes, memory, or the size of its result file.
+
+    Then call `end` with the reason, and return.
 
     Args:
         output: the file for its result, if there is one.

@@ -107,12 +107,12 @@ def environment(home: Home, declaration: Declaration, *, output: Path, raw: str 
 
 
 def raw_names(home: Home) -> list[str]:
-    """Return the names of the variables for the arguments as JSON."""
+    """Return the names of the variables for the arguments as JSON: two for a tool of an agent's own file, else one."""
     return ["LLM_TOOL_RAW_JSON", *(["LLM_AGENT_RAW_JSON"] if home.agent is not None and home.own else [])]
 
 
 def caches(home: Home, declaration: Declaration) -> list[Path]:
-    """Return the cache directories of this tool: its own, and its agent's."""
+    """Return the cache directories of this tool: its own, and that of the calling agent if there is one."""
     of_agent = [] if home.agent is None else [agent_cache(home, home.agent)]
     return [tool_cache(home, declaration), *of_agent]
 
@@ -130,7 +130,7 @@ def agent_cache(home: Home, agent: str) -> Path:
 
 
 def file_name(name: str) -> str:
-    """Return a name as a file name: characters that are not allowed in one are replaced."""
+    """Return a name as a file name: letters, digits, `_`, `.` and `-` remain; others become `_`. Cut at 100."""
     # A tool's or agent's name must not leave its cache directory.
     part = re.sub(r"[^\w.-]", "_", name)[:100]
     return part if part.strip(".") else "_"

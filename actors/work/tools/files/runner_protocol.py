@@ -64,7 +64,10 @@ _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def out_of_the_way(fd: int) -> int:
-    """Move the descriptor to a high number that no script uses by itself (`exec 9>lock`). The original is closed."""
+    """Move a descriptor to a high number that no script uses by itself (`exec 9>lock`), and return that number.
+
+    The original is closed. If the limit on open files does not allow a high number, the original is returned.
+    """
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_NUMBER)
     except OSError:  # The user's limit on open files is lower: keep the number.

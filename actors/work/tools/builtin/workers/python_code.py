@@ -17,7 +17,7 @@ NAME = "<code>"
 
 
 def main() -> int:
-    """Run the code from stdin and return the exit status."""
+    """Run the code from stdin and return the exit status: 1 after an exception, whose traceback is printed."""
     source = sys.stdin.buffer.read().decode()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

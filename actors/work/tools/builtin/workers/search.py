@@ -186,7 +186,10 @@ def _verdict(rows: list[tuple[str, re.Pattern[str]]], forms: list[str]) -> str |
 
 
 def walk(directory: int, barred: Barred, prefix: str = "", depth: int = 0) -> Iterator[SearchedFile]:
-    """Yield every file below, ordered by name. Descriptors are valid only until the next step."""
+    """Yield every file below, ordered by name, except barred and skipped ones (`SKIPPED`, `DEEPEST`).
+
+    Descriptors are valid only until the next step.
+    """
     try:
         with os.scandir(directory) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
@@ -228,7 +231,11 @@ def descend(root: str, parts: Sequence[str]) -> int:
 
 
 def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
-    """Execute fs_glob: collect the matching paths, the most recently changed first."""
+    """Execute fs_glob: collect the matching paths in `found["hits"]`, the most recently changed first.
+
+    Raises:
+        Mistake: the pattern is invalid.
+    """
     glob = Glob(task["pattern"])
     limit = task["hits"]
     newest: list[tuple[float, str]] = []
@@ -251,7 +258,11 @@ def find_names(task: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def find_lines(task: dict[str, Any], found: dict[str, Any]) -> None:
-    """Execute fs_grep: collect the matching lines as (path, number, text)."""
+    """Execute fs_grep: collect the matching lines in `found["hits"]` as (path, number, text).
+
+    Raises:
+        Mistake: the regular expression, or the glob of file names, is invalid.
+    """
     try:
         expression = re.compile(task["pattern"])
     except (re.error, RecursionError, OverflowError) as error:
@@ -323,7 +334,7 @@ def printable_path(path: str) -> str:
 
 
 def main() -> None:
-    """Execute one task within its `seconds`."""
+    """Execute the task from stdin and print the result, after its `seconds` with the hits found by then."""
     task = json.load(sys.stdin)
     found: dict[str, Any] = {"hits": [], "more": 0, "skipped": 0, "cut": ""}
 

@@ -56,7 +56,7 @@ def run(connection: sqlite3.Connection, statement: str, rows: int) -> None:
 
 
 def cell(value: Any) -> str:
-    """Return a value in one line."""
+    """Return a value in one line. Beyond `CELL` characters it is cut and ends with `...`."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -70,7 +70,7 @@ def say(line: str) -> None:
 
 
 def main() -> int:
-    """Run the task and return the exit status."""
+    """Run the task and return the exit status: 1 if a statement failed or there is none."""
     task = json.load(sys.stdin)
     # One pipe for both, so that errors are in their place among the results.
     os.dup2(1, 2)

@@ -123,7 +123,10 @@ def _explain(error: BaseException, path: str) -> None:
 
 
 def build(hint: typing.Any, value: typing.Any) -> typing.Any:
-    """Convert `value` to an instance of `hint` where possible; return it unchanged otherwise."""
+    """Convert `value` to an instance of `hint`; return it unchanged for a hint that needs or allows no conversion.
+
+    Raises whatever the type raises for a value that does not fit, such as `ValueError` for an enum.
+    """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is not None:
         return _build_generic(origin, parts, value)
@@ -232,7 +235,11 @@ class Unanswered(EOFError):
 
 
 def ask(**fields: str) -> str:
-    """Ask the user and return the answer. See `runner_protocol` for the fields."""
+    """Ask the user and return the answer. Blocks. See `runner_protocol` for the fields.
+
+    Raises:
+        Unanswered: there is no answer; the text has the reason.
+    """
     words = [f"{name}={value}".replace("\0", "") for name, value in fields.items()]
     data = "".join(word + "\0" for word in [str(len(words)), *words]).encode("utf-8", "replace")
     try:
