@@ -246,7 +246,8 @@ def impose(pid: int, limits: CallLimits) -> None:
     """Set the kernel's limits on this process and its descendants.
 
     A process that has ended is no error. A sandbox's program may already have started others. Each process is limited
-    before its children are listed, so that none is missed.
+    before its children are listed, so none is missed but one: a child that copied its parent's limits before, and is
+    listed by the kernel only afterwards. `watch` repeats the walk and finds it.
     """
     wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: limits.file_size}
     tasks = running_tasks()
@@ -270,6 +271,8 @@ def impose(pid: int, limits: CallLimits) -> None:
 async def watch(process: Process, output: Path | None, limits: CallLimits, end: Callable[[str], None]) -> None:
     """Poll until cancelled, or until the call exceeds a limit on processes, memory, or the size of its result file.
 
+    Each poll also sets the kernel's limits on processes that `impose` missed.
+
     Then call `end` with the reason, and return.
 
     Args:
@@ -280,6 +283,7 @@ async def watch(process: Process, output: Path | None, limits: CallLimits, end: 
     while True:
         await trio.sleep(wait)
         wait = min(wait * 2, LOOK_EVERY)
+        impose(process.pid, limits)
         if output is not None and _size_of(output) > limits.result_file:
             end(f"wrote more than {_in_words(limits.result_file)} to LLM_OUTPUT")
             return

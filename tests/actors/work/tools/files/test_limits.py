@@ -13,12 +13,12 @@ import trio
 import trio.testing
 from support.messages import says
 from support.tool_bench import Bench
-from support.waiting import jump_when, open_descriptors
+from support.waiting import PATIENCE, jump_when, open_descriptors
 
 from callboard.actors.work.tools.files.call import file_tool
-from callboard.actors.work.tools.files.call_process import MIB, CallLimits, impose
+from callboard.actors.work.tools.files.call_process import MIB, CallLimits, impose, watch
 from callboard.protocol.errors import ActorCancelled, ToolFailed
-from callboard.supervisors import Actor
+from callboard.supervisors import Actor, start_process
 
 
 async def alive(bench: Bench) -> None:
@@ -160,6 +160,17 @@ def test_a_user_may_start_a_bounded_number_of_processes() -> None:
             process.kill()
     assert 50 + 1024 < most < 50 + 1024 + 100_000
     impose(process.pid, CallLimits())  # gone: no error
+
+
+async def test_a_process_that_was_missed_gets_its_limits_at_a_later_poll(me: Actor, nursery: trio.Nursery) -> None:
+    process = await start_process(me, ["sh", "-c", "sleep 60 & wait"], name="missed")
+    nursery.start_soon(watch, process, None, CallLimits(file_size=MIB), pytest.fail)
+    with trio.fail_after(PATIENCE):
+        while len(members := await process.members()) < 2:
+            await trio.sleep(0.01)
+        while {resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in members} != {(MIB, MIB)}:
+            await trio.sleep(0.01)
+    nursery.cancel_scope.cancel()
 
 
 async def test_one_with_many_processes_within_the_limit_goes_on(bench: Bench) -> None:
